@@ -1,0 +1,23 @@
+"""Recordings in, windows out."""
+
+from sensorveil.data.catalog import NAMES, dataset, load
+from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.protocol import Protocol
+from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import UNKNOWN, Scaling, Windows
+
+__all__ = [
+    "NAMES",
+    "UNKNOWN",
+    "Card",
+    "Dataset",
+    "Protocol",
+    "Recording",
+    "Recordings",
+    "Scaling",
+    "Split",
+    "Windows",
+    "dataset",
+    "load",
+]

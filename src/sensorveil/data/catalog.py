@@ -1,0 +1,74 @@
+"""All datasets by name, and the one function that most users need of this layer."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sensorveil.data.dataset import Dataset, GeneratedDataset
+from sensorveil.data.splits import Split, split_windows
+from sensorveil.errors import Refusal, refuse_unknown
+
+# Modules are imported when their dataset is asked for, so that one that needs an optional
+# package does not hinder the others.
+_WHERE = {
+    "watch": ("watch", "Watch"),
+    "motionsense": ("motionsense", "MotionSense"),
+    "mobiact": ("mobiact", "MobiAct"),
+    "wifihar": ("wifihar", "WifiHar"),
+    "widar": ("widar", "Widar"),
+    "csi5300": ("csi5300", "Csi5300"),
+    "audiomnist": ("audiomnist", "AudioMnist"),
+    "adience": ("adience", "Adience"),
+    "geotec": ("geotec", "GeoTec"),
+    "table": ("table", "Table"),
+    "simulated": ("simulated", "Simulated"),
+    "simulated-csi": ("simulated", "SimulatedCsi"),
+    "simulated-images": ("simulated", "SimulatedImages"),
+}
+
+NAMES = tuple(_WHERE)
+"""The names of all datasets."""
+
+
+def dataset(name: str, **options: Any) -> Dataset:
+    """The dataset of that name; options are for those that are generated.
+
+    >>> dataset("watch").card.people
+    10
+    """
+    if name not in _WHERE:
+        raise refuse_unknown("dataset", name, NAMES)
+    module, kind = _WHERE[name]
+    made: type[Dataset] = getattr(import_module(f"sensorveil.data.{module}"), kind)
+    if options and not issubclass(made, GeneratedDataset):
+        raise Refusal(f"{name} takes no options; {', '.join(options)} given")
+    return made(**options)
+
+
+def load(
+    name: str = "watch",
+    protocol: str | None = None,
+    fold: int = 0,
+    source: Path | str | None = None,
+    **options: Any,
+) -> Split:
+    """Windows of a dataset, divided into `.train` and `.test`.
+
+    `protocol` is the split: paper, recording or subject (people never seen, with folds). A name
+    that ends in .toml is a user's own table. Options go to simulated data.
+
+    >>> windows = load("watch")
+    >>> windows.train.shape, windows.train.classes["side"]
+    ((6, 128), ('left', 'right'))
+    """
+    if name.endswith(".toml"):
+        name, source = "table", name
+    made = dataset(name, **options)
+    place = Path(source) if source is not None else None
+    corpus = made.corpus(place)
+    rules = made.protocol()
+    required = tuple(rule.name for rule in rules.attributes if rule.required)
+    windows = corpus.windows(rules.length, rules.stride, required)
+    return split_windows(windows, corpus, rules, protocol, fold)

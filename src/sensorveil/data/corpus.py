@@ -1,0 +1,267 @@
+"""A protocol applied to recordings: one long store of samples with a class for each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from sensorveil.data.protocol import AttributeRule, ChannelRule, Protocol
+from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.files import written_file
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Recordings end to end, by the rules of a protocol.
+
+    `first` and `samples` say where each recording lies; `labels` holds a class per sample;
+    `facts` keeps the recordings' own labels as text, for splits by trial and the like.
+    """
+
+    store: np.ndarray
+    first: np.ndarray
+    samples: np.ndarray
+    recordings: tuple[str, ...]
+    labels: Mapping[str, np.ndarray]
+    classes: Mapping[str, tuple[str, ...]]
+    facts: Mapping[str, tuple[str, ...]]
+    rate: float
+    channels: tuple[str, ...]
+
+    @property
+    def hours(self) -> float:
+        """Recorded time in all."""
+        return float(self.samples.sum() / self.rate / 3600)
+
+    def windows(self, length: int, stride: int, required: tuple[str, ...] = ()) -> Windows:
+        """All windows that lie in one recording and carry one class of each attribute."""
+        starts = [np.arange(0, n - length + 1, stride) for n in self.samples]
+        count = [len(s) for s in starts]
+        if not sum(count):
+            raise Refusal(
+                f"no recording is as long as one window ({length} samples; the longest has"
+                f" {self.samples.max()}); use a shorter window"
+            )
+        start = np.concatenate(starts)
+        recording = np.repeat(np.arange(len(count)), count)
+        offset = self.first[recording] + start
+        good = np.ones(len(offset), bool)
+        for codes in self.labels.values():
+            changes = np.concatenate([[0], np.cumsum(codes[1:] != codes[:-1])])
+            good &= changes[offset] == changes[offset + length - 1]
+        for name in required:
+            good &= self.labels[name][offset] != UNKNOWN
+        if not good.any():
+            raise Refusal("no window carries one class of each required attribute")
+        offset = offset[good]
+        return Windows(
+            store=self.store,
+            offset=offset,
+            length=length,
+            start=start[good],
+            recording=recording[good],
+            recordings=self.recordings,
+            labels={name: codes[offset].astype(np.int64) for name, codes in self.labels.items()},
+            classes=self.classes,
+            rate=self.rate,
+            channels=self.channels,
+        )
+
+    def save(self, path: Path | str, digest: str) -> None:
+        """Writes the prepared form, marked with the digest of its protocol."""
+        from safetensors.numpy import save_file
+
+        arrays = {f"label.{name}": codes for name, codes in self.labels.items()}
+        arrays |= {"first": self.first, "samples": self.samples}
+        arrays |= {f"store.{n}": np.ascontiguousarray(p) for n, p in _parts(self.store).items()}
+        about = {
+            "recordings": self.recordings,
+            "classes": dict(self.classes),
+            "facts": dict(self.facts),
+            "rate": self.rate,
+            "channels": self.channels,
+        }
+        with written_file(path) as temporary:
+            save_file(arrays, temporary, {"protocol": digest, "about": json.dumps(about)})
+
+    @classmethod
+    def read(cls, path: Path, digest: str) -> Corpus | None:
+        """Reads the prepared form; None where it was prepared by another protocol."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, "numpy") as file:
+                noted = file.metadata() or {}
+                if noted.get("protocol") != digest:
+                    return None
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise Refusal(f"{path} is damaged ({error}); prepare it again") from None
+        about = json.loads(noted["about"])
+        store = arrays["store.real"]
+        if "store.imag" in arrays:
+            store = store + 1j * arrays["store.imag"]
+        return cls(
+            store=store,
+            first=arrays["first"],
+            samples=arrays["samples"],
+            recordings=tuple(about["recordings"]),
+            labels={k[6:]: v for k, v in arrays.items() if k.startswith("label.")},
+            classes={name: tuple(values) for name, values in about["classes"].items()},
+            facts={name: tuple(values) for name, values in about["facts"].items()},
+            rate=about["rate"],
+            channels=tuple(about["channels"]),
+        )
+
+
+def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
+    """Chooses people, recordings and channels, resamples, and turns labels into classes."""
+    items = [item for item in raw.items if _chosen(protocol, item)]
+    if not items:
+        raise Refusal(
+            f"none of the {len(raw.items)} recordings fits the protocol of {protocol.dataset}"
+        )
+    people = tuple(dict.fromkeys(item.subject for item in items))
+    signals, labels = [], {rule.name: [] for rule in protocol.attributes}
+    labels["subject"] = []
+    for item in items:
+        signal = _channels(protocol, item, raw.channels)
+        signal, pick = _resampled(signal, item, raw.rate, protocol.rate)
+        if protocol.pad is not None:
+            signal, pick = _one_window(signal, pick, protocol.length, protocol.pad)
+        signals.append(signal)
+        for rule in protocol.attributes:
+            codes = _codes(rule, item)
+            picked = codes[pick] if len(codes) > 1 else np.repeat(codes, signal.shape[-1])
+            labels[rule.name].append(picked)
+        labels["subject"].append(np.full(signal.shape[-1], people.index(item.subject), np.int16))
+    samples = np.array([signal.shape[-1] for signal in signals])
+    classes = {rule.name: rule.classes for rule in protocol.attributes}
+    return Corpus(
+        store=np.concatenate(signals, axis=-1),
+        first=np.concatenate([[0], np.cumsum(samples)[:-1]]),
+        samples=samples,
+        recordings=tuple(item.name for item in items),
+        labels={name: np.concatenate(parts) for name, parts in labels.items()},
+        classes={**classes, "subject": people},
+        facts=_facts(items),
+        rate=protocol.rate,
+        channels=tuple(rule.name for rule in protocol.channels),
+    )
+
+
+def _chosen(protocol: Protocol, item: Recording) -> bool:
+    if protocol.people and item.subject not in protocol.people:
+        return False
+    return all(str(item.labels.get(name)) in values for name, values in protocol.where.items())
+
+
+def _facts(items: list[Recording]) -> dict[str, tuple[str, ...]]:
+    """The labels that hold for whole recordings, as text, in the order of the recordings."""
+    names = {
+        name
+        for item in items
+        for name, value in item.labels.items()
+        if not isinstance(value, np.ndarray)
+    }
+    return {name: tuple(str(item.labels.get(name, "")) for item in items) for name in sorted(names)}
+
+
+def _channels(protocol: Protocol, item: Recording, names: tuple[str, ...]) -> np.ndarray:
+    """The protocol's channels out of the recording's, in single precision."""
+    parts = [_channel(rule, item.signal, names) for rule in protocol.channels]
+    signal = np.stack(parts)
+    if protocol.form == "magnitude":
+        signal = np.abs(signal)
+    return signal.astype(np.complex64 if protocol.form == "complex" else np.float32)
+
+
+def _channel(rule: ChannelRule, signal: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    def pick(name: str) -> np.ndarray:
+        if name not in names:
+            raise refuse_unknown("channel", name, names)
+        return signal[names.index(name)]
+
+    if not rule.magnitude_of:
+        return pick(rule.name)
+    axes = [sum(pick(f"{vector}.{axis}") for vector in rule.magnitude_of) for axis in "xyz"]
+    return np.sqrt(sum(np.square(axis, dtype=np.float64) for axis in axes))
+
+
+def _resampled(
+    signal: np.ndarray, item: Recording, rate: float, wanted: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The signal at the wanted rate, and for each new sample the nearest old one."""
+    count = signal.shape[-1]
+    if item.time is None and rate == wanted:
+        return signal, np.arange(count)
+    from scipy.signal import resample_poly
+
+    if item.time is not None:
+        signal = _evened(signal, item.time, rate)
+    ratio = Fraction(wanted / rate).limit_denominator(1000)
+    # The line through the first sample is taken out, else the filter bends the ends to zero.
+    base = signal[..., :1]
+    new = resample_poly(signal - base, ratio.numerator, ratio.denominator, axis=-1) + base
+    at = np.arange(new.shape[-1]) / wanted
+    if item.time is None:
+        pick = np.rint(at * rate).astype(int)
+    else:
+        middle = (item.time[1:] + item.time[:-1]) / 2 - item.time[0]
+        pick = np.searchsorted(middle, at)
+    return new.astype(signal.dtype), np.minimum(pick, count - 1)
+
+
+def _one_window(
+    signal: np.ndarray, pick: np.ndarray, length: int, value: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The signal cut or filled up at its end to one window."""
+    signal, pick = signal[..., :length], pick[:length]
+    missing = length - signal.shape[-1]
+    ends = [(0, 0)] * (signal.ndim - 1) + [(0, missing)]
+    return np.pad(signal, ends, constant_values=value), np.pad(pick, (0, missing), mode="edge")
+
+
+def _evened(signal: np.ndarray, time: np.ndarray, rate: float) -> np.ndarray:
+    """Samples at uneven times, read off a straight line between neighbours at an even rate."""
+    if np.any(np.diff(time) < 0):
+        raise Refusal("a recording's time runs backwards; sort it or leave it out")
+    at = np.arange(time[0], time[-1], 1 / rate)
+    rows = signal.reshape(-1, signal.shape[-1])
+    even = np.stack([np.interp(at, time, row) for row in rows])
+    return even.reshape(*signal.shape[:-1], -1).astype(signal.dtype)
+
+
+def _codes(rule: AttributeRule, item: Recording) -> np.ndarray:
+    """The class of a recording (one code) or of each of its samples."""
+    value = item.labels.get(rule.label)
+    values = value if isinstance(value, np.ndarray) else np.array([value], dtype=object)
+    unique, inverse = np.unique(values.astype(str), return_inverse=True)
+    return np.array([_code(rule, text) for text in unique], np.int16)[inverse]
+
+
+def _code(rule: AttributeRule, text: str) -> int:
+    if text in ("None", "nan", ""):
+        return UNKNOWN
+    if rule.up_to or rule.below:
+        try:
+            number = float(text)
+        except ValueError:
+            raise Refusal(f"attribute '{rule.name}' needs numbers; found '{text}'") from None
+        side = "left" if rule.up_to else "right"
+        return int(np.searchsorted(rule.up_to or rule.below, number, side=side))
+    name = rule.values.get(text, text)
+    return rule.classes.index(name) if name in rule.classes else UNKNOWN
+
+
+def _parts(store: np.ndarray) -> dict[str, np.ndarray]:
+    if np.iscomplexobj(store):
+        return {"real": store.real, "imag": store.imag}
+    return {"real": store}

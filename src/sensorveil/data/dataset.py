@@ -1,0 +1,111 @@
+"""What every dataset has: a card, a protocol, and a way to read its files."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sensorveil.data.corpus import Corpus, apply_protocol
+from sensorveil.data.protocol import Protocol, packaged_protocol
+from sensorveil.data.recordings import Recordings
+from sensorveil.errors import Refusal
+
+PREPARED = "prepared.safetensors"
+"""The name of the prepared form inside a dataset's folder."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a dataset as its authors publish it."""
+
+    title: str
+    modality: str
+    people: int
+    hours: float
+    rate: float
+    channels: str
+    attributes: Mapping[str, str]
+    licence: str
+    citation: str
+    url: str
+    obtain: str
+    """What to download and how to lay it out, as the end of 'To get it, ...'."""
+
+
+class Dataset(ABC):
+    """One dataset. A subclass has a name, a card and `read`.
+
+    Its files are looked for where the user says (`source`), else in the folder `name` under
+    `SENSORVEIL_DATA` (or the user's data folder): first the prepared form, then the authors'.
+    """
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+
+    @abstractmethod
+    def read(self, source: Path) -> Recordings:
+        """Reads all recordings from a folder or file in the authors' or the compact layout."""
+
+    def protocol(self) -> Protocol:
+        """How its recordings become windows."""
+        return packaged_protocol(self.name)
+
+    def corpus(self, source: Path | None = None) -> Corpus:
+        """Its recordings by its protocol, from the prepared form where there is one."""
+        source = self.locate(source)
+        protocol = self.protocol()
+        prepared = source if source.is_file() else source / PREPARED
+        if prepared.suffix == ".safetensors" and prepared.is_file():
+            corpus = Corpus.read(prepared, protocol.digest)
+            if corpus is not None:
+                return corpus
+            if source.is_file():
+                raise Refusal(
+                    f"{source} was prepared by another protocol than {self.name}"
+                    f" version {protocol.version}; prepare it again"
+                )
+        return apply_protocol(protocol, self.read(source))
+
+    def locate(self, source: Path | None = None) -> Path:
+        """The folder or file to read, or the refusal that says what to download."""
+        place = source or data_home() / self.name
+        if not place.exists():
+            raise Refusal(
+                f"{self.name}: nothing at {place}. To get it, {self.card.obtain}; put it into"
+                f" {data_home() / self.name} or name its place with --from"
+            )
+        if place.is_dir() and not any(place.iterdir()):
+            raise Refusal(
+                f"{self.name}: the folder {place} is empty. To get it, {self.card.obtain}"
+            )
+        return place
+
+    def prepare(self, source: Path, target: Path) -> Path:
+        """Reads the authors' files once and writes the prepared form, which loads fast."""
+        protocol = self.protocol()
+        corpus = apply_protocol(protocol, self.read(self.locate(source)))
+        corpus.save(target, protocol.digest)
+        return target
+
+
+class GeneratedDataset(Dataset):
+    """A dataset that is made by a program, with options instead of files."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def locate(self, source: Path | None = None) -> Path:
+        """There is no place: the data is made."""
+        if source is not None:
+            raise Refusal(f"{self.name} is made by a program and has no files; leave --from out")
+        return Path()
+
+
+def data_home() -> Path:
+    """The folder with one folder a dataset: SENSORVEIL_DATA, else the user's data folder."""
+    named = os.environ.get("SENSORVEIL_DATA")
+    return Path(named).expanduser() if named else Path.home() / ".local" / "share" / "sensorveil"

@@ -1,0 +1,244 @@
+"""Windows: fixed-length slices of recordings, kept as views and copied batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.files import written_file
+
+UNKNOWN = -1
+"""The label of a window whose class is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Standardising with statistics that were taken elsewhere: (x - mean) / deviation.
+
+    Both have the shape of one sample, (channels, 1) or (channels, 1, 1) for images. Complex
+    signals have a complex mean and one real deviation for both parts.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, windows: Windows) -> Scaling:
+        """Statistics per channel over all samples of all windows.
+
+        >>> windows = Windows.from_signal(np.array([[[1.0, 3.0]], [[5.0, 7.0]]]))
+        >>> scaling = Scaling.of(windows)
+        >>> float(scaling.mean[0, 0]), round(float(scaling.deviation[0, 0]), 3)
+        (4.0, 2.236)
+        """
+        # A sample that k windows share counts k times; counting is cheaper than copying windows.
+        total = windows.store.shape[-1]
+        edges = np.bincount(windows.offset, minlength=total + 1).astype(np.int64)
+        edges -= np.bincount(windows.offset + windows.length, minlength=total + 1)
+        weight = np.cumsum(edges)[:total] / (len(windows) * windows.length)
+        axes = tuple(range(1, windows.store.ndim))
+        inner = np.prod(windows.store.shape[1:-1], initial=1.0)
+        kind = np.complex128 if windows.is_complex else np.float64
+        mean = np.sum(windows.store * weight, axis=axes, keepdims=True, dtype=kind) / inner
+        square = np.abs(windows.store - mean) ** 2
+        deviation = np.sqrt(np.sum(square * weight, axis=axes, keepdims=True) / inner)
+        # A constant channel carries nothing; dividing it by one leaves it at zero.
+        deviation[deviation < 1e-12] = 1.0
+        return cls(mean.astype(windows.store.dtype), deviation.astype(np.float32))
+
+    def apply(self, signal: np.ndarray) -> np.ndarray:
+        """Signal in standard units."""
+        return (signal - self.mean) / self.deviation
+
+    def undo(self, signal: np.ndarray) -> np.ndarray:
+        """Signal in the units it was recorded in."""
+        return signal * self.deviation + self.mean
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of one length, with the labels, person and place that each comes from.
+
+    The samples lie in `store` (channels, samples), end to end, in the units they were recorded
+    in; window i is the slice from `offset[i]`. So windows that overlap cost nothing until they
+    are copied, by `batch` or, all at once, by `signal`. An image store is (channels, height,
+    width): everything works along the last axis. `labels["subject"]` is the person.
+
+    >>> windows = Windows.from_signal(np.arange(12.0).reshape(2, 1, 6), {"gender": [0, 1]})
+    >>> windows.signal.shape, windows.select([1]).labels["gender"]
+    ((2, 1, 6), array([1]))
+    """
+
+    store: np.ndarray
+    offset: np.ndarray
+    length: int
+    start: np.ndarray
+    recording: np.ndarray
+    recordings: tuple[str, ...]
+    labels: Mapping[str, np.ndarray]
+    classes: Mapping[str, tuple[str, ...]]
+    rate: float
+    channels: tuple[str, ...]
+    scaling: Scaling | None = None
+
+    @classmethod
+    def from_signal(
+        cls,
+        signal: np.ndarray,
+        labels: Mapping[str, np.ndarray | list[int]] | None = None,
+        rate: float = 1.0,
+    ) -> Windows:
+        """Windows from an array (n, channels, length) that is at hand; each its own recording."""
+        signal = np.asarray(signal)
+        if signal.ndim < 3:
+            raise Refusal(f"windows need (n, channels, length); this array is {signal.shape}")
+        count = len(signal)
+        codes = {name: np.asarray(value) for name, value in (labels or {}).items()}
+        codes.setdefault("subject", np.zeros(count, int))
+        return cls(
+            store=_laid_out(signal),
+            offset=np.arange(count) * signal.shape[-1],
+            length=signal.shape[-1],
+            start=np.zeros(count, int),
+            recording=np.arange(count),
+            recordings=tuple(str(i) for i in range(count)),
+            labels=codes,
+            classes={
+                name: tuple(str(i) for i in range(int(value.max(initial=0)) + 1))
+                for name, value in codes.items()
+            },
+            rate=rate,
+            channels=tuple(str(i) for i in range(signal.shape[1])),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one window: (channels, length), or (channels, height, width)."""
+        return (*self.store.shape[:-1], self.length)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the samples are complex numbers, as in CSI."""
+        return bool(np.iscomplexobj(self.store))
+
+    @property
+    def subject(self) -> np.ndarray:
+        """The person of each window, as a code into `classes["subject"]`."""
+        return self.labels["subject"]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of all attributes, the person among them."""
+        return tuple(self.labels)
+
+    def batch(self, index: np.ndarray | slice) -> np.ndarray:
+        """A copy of some windows, (n, channels, length), in standard units where scaled."""
+        view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
+        signal = np.moveaxis(view[..., self.offset[index], :], -2, 0)
+        if self.scaling is not None:
+            return self.scaling.apply(signal)
+        return np.ascontiguousarray(signal)
+
+    def batches(self, size: int) -> Iterator[np.ndarray]:
+        """All windows in order, copied `size` at a time."""
+        for first in range(0, len(self), size):
+            yield self.batch(slice(first, first + size))
+
+    @property
+    def signal(self) -> np.ndarray:
+        """A copy of all windows at once: 13 times the recordings at stride 10 of 128."""
+        return self.batch(slice(None))
+
+    def on(self, device: str | torch.device) -> DeviceWindows:
+        """The windows as tensors on a device, still as views on the recordings there."""
+        return DeviceWindows(self, device)
+
+    def scaled(self, scaling: Scaling | None) -> Windows:
+        """The same windows, standardised while they are copied."""
+        return replace(self, scaling=scaling)
+
+    def select(self, index: np.ndarray | list[int] | slice) -> Windows:
+        """Some of the windows, by mask or by position; the recordings stay shared."""
+        if isinstance(index, list):
+            index = np.asarray(index, dtype=int)
+        return replace(
+            self,
+            offset=self.offset[index],
+            start=self.start[index],
+            recording=self.recording[index],
+            labels={name: codes[index] for name, codes in self.labels.items()},
+        )
+
+    def replaced(self, signal: np.ndarray) -> Windows:
+        """The same windows with another signal of the same shape, in the units recorded."""
+        if signal.shape != (len(self), *self.shape):
+            raise ValueError(f"{signal.shape} cannot replace {(len(self), *self.shape)}")
+        return replace(
+            self,
+            store=_laid_out(signal),
+            offset=np.arange(len(self)) * self.length,
+            scaling=None,
+        )
+
+    def codes(self, attribute: str) -> np.ndarray:
+        """The labels of one attribute, or the refusal that lists the known ones."""
+        if attribute not in self.labels:
+            raise refuse_unknown("attribute", attribute, list(self.labels))
+        return self.labels[attribute]
+
+    def save(self, path: Path | str) -> None:
+        """Writes signal, start, subject, recording and the labels to one .npz file."""
+        arrays: dict[str, np.ndarray] = {
+            "signal": self.signal,
+            "start": self.start,
+            "subject": np.array(self.classes["subject"])[self.subject],
+            "recording": np.array(self.recordings)[self.recording],
+            "rate": np.array(self.rate),
+            "channels": np.array(self.channels),
+        }
+        for name, codes in self.labels.items():
+            if name != "subject":
+                arrays[f"label_{name}"] = codes
+                arrays[f"classes_{name}"] = np.array(self.classes[name])
+        with written_file(path) as temporary, open(temporary, "wb") as handle:
+            np.savez_compressed(handle, allow_pickle=False, **arrays)
+
+
+class DeviceWindows:
+    """Windows whose recordings lie on a device; batches are gathered and standardised there.
+
+    >>> windows = Windows.from_signal(np.arange(12.0).reshape(2, 1, 6))
+    >>> windows.on("cpu")[torch.tensor([1])]
+    tensor([[[ 6.,  7.,  8.,  9., 10., 11.]]])
+    """
+
+    def __init__(self, windows: Windows, device: str | torch.device) -> None:
+        store = torch.from_numpy(windows.store).to(device)
+        if windows.scaling is not None:
+            mean = torch.from_numpy(windows.scaling.mean).to(device)
+            store = (store - mean) / torch.from_numpy(windows.scaling.deviation).to(device)
+        self._view = store.unfold(-1, windows.length, 1)
+        self._offset = torch.from_numpy(windows.offset).to(device)
+        self.device = store.device
+
+    def __len__(self) -> int:
+        return len(self._offset)
+
+    def __getitem__(self, index: torch.Tensor) -> torch.Tensor:
+        """Copies of the windows at `index`: (n, channels, length)."""
+        return self._view[..., self._offset[index], :].movedim(-2, 0).contiguous()
+
+
+def _laid_out(signal: np.ndarray) -> np.ndarray:
+    """(n, channels, ..., length) as a store (channels, ..., n * length), in single precision."""
+    kind = np.complex64 if np.iscomplexobj(signal) else np.float32
+    moved = np.moveaxis(signal, 0, -2)
+    return np.ascontiguousarray(moved, dtype=kind).reshape(*moved.shape[:-2], -1)

@@ -1,0 +1,86 @@
+"""Writing files and folders so that nothing half-written is ever left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sensorveil.errors import Refusal
+
+
+@contextmanager
+def written_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]:
+    """Gives a temporary folder beside `path` that becomes `path` when the block ends well.
+
+    A folder that exists is refused unless `replace`; after an error nothing remains.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     with written_folder(Path(place) / "run") as folder:
+    ...         _ = (folder / "card.md").write_text("# a run")
+    ...     sorted(p.name for p in (Path(place) / "run").iterdir())
+    ['card.md']
+    """
+    path = Path(path)
+    if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
+        raise Refusal(f"{path} exists already; choose another place or remove it")
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=_parent(path)))
+    try:
+        temporary.chmod(0o755)
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def written_file(path: Path | str) -> Iterator[Path]:
+    """Gives a temporary file name beside `path` that replaces `path` when the block ends well."""
+    path = Path(path)
+    if path.is_dir():
+        raise Refusal(f"{path} is a folder, and a file is to be written; name a file")
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=path.suffix, dir=_parent(path))
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path | str, content: Any) -> None:
+    """Writes JSON for people and programs: indented, in one step."""
+    with written_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Reads JSON, or says which file is not JSON."""
+    try:
+        return json.loads(path.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        raise Refusal(f"{path} is missing") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise Refusal(f"{path} is not JSON: {error}") from None
+
+
+def _parent(path: Path) -> Path:
+    parent = path.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"cannot write to {parent}: {error.strerror}") from None
+    if not os.access(parent, os.W_OK):
+        raise Refusal(f"cannot write to {parent}: no permission")
+    return parent
