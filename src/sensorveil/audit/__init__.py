@@ -1,0 +1,1 @@
+"""Who learns what from a run's output."""

@@ -1,0 +1,1 @@
+"""The command line: thin, it calls what a notebook would call."""

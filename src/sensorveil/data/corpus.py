@@ -129,7 +129,8 @@ def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
             f"none of the {len(raw.items)} recordings fits the protocol of {protocol.dataset}"
         )
     people = tuple(dict.fromkeys(item.subject for item in items))
-    signals, labels = [], {rule.name: [] for rule in protocol.attributes}
+    signals: list[np.ndarray] = []
+    labels: dict[str, list[np.ndarray]] = {rule.name: [] for rule in protocol.attributes}
     labels["subject"] = []
     for item in items:
         signal = _channels(protocol, item, raw.channels)
@@ -255,8 +256,8 @@ def _code(rule: AttributeRule, text: str) -> int:
             number = float(text)
         except ValueError:
             raise Refusal(f"attribute '{rule.name}' needs numbers; found '{text}'") from None
-        side = "left" if rule.up_to else "right"
-        return int(np.searchsorted(rule.up_to or rule.below, number, side=side))
+        ends = np.array(rule.up_to or rule.below)
+        return int(np.searchsorted(ends, number, side="left" if rule.up_to else "right"))
     name = rule.values.get(text, text)
     return rule.classes.index(name) if name in rule.classes else UNKNOWN
 

@@ -160,8 +160,10 @@ def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
 
 
 def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
-    rest = {k: v for k, v in entry.items() if k not in ("label", "classes", "up_to", "below")}
-    ends = {k: tuple(float(v) for v in entry[k]) for k in ("up_to", "below") if k in entry}
+    rest: dict[str, Any] = {k: v for k, v in entry.items() if k in ("values", "required")}
+    ends: dict[str, Any] = {
+        k: tuple(float(v) for v in entry[k]) for k in ("up_to", "below") if k in entry
+    }
     classes = tuple(str(value) for value in entry["classes"])
     return AttributeRule(name, entry.get("label", name), classes, **ends, **rest)
 

@@ -7,7 +7,7 @@ import io
 import pickle
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,8 +78,8 @@ class Watch(Dataset):
 class _ArraysOnly(pickle.Unpickler):
     """Rebuilds arrays and nothing else: any other name in the file is refused."""
 
-    _allowed = {
-        ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+    _allowed: ClassVar[dict[tuple[str, str], Any]] = {
+        ("numpy.core.multiarray", "_reconstruct"): np.zeros(0).__reduce__()[0],
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,
         ("_codecs", "encode"): lambda text, kind: text.encode(kind),
@@ -92,7 +92,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _read_known_pickle(path: Path) -> dict[str, Any]:
-    """The authors publish a pickle. Only the very file that was checked is read, and only arrays."""
+    """The authors publish a pickle: only the file that was checked is read, and only arrays."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != _SHA256:
         raise Refusal(

@@ -1,0 +1,1 @@
+"""Scores with intervals: pure functions that methods and audit both use."""

@@ -1,0 +1,1 @@
+"""Obfuscators: one file a system, one contract for all."""
