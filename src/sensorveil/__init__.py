@@ -1,6 +1,24 @@
 """sensorveil hides what sensor data says about a person and keeps what an application needs."""
 
 from sensorveil.data import load
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.downsample import Downsample
+from sensorveil.methods.noise import Noise
+from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.registry import registry
+from sensorveil.methods.resample import Resample
+from sensorveil.methods.run import load_run, save_run
 from sensorveil.version import __version__
 
-__all__ = ["__version__", "load"]
+__all__ = [
+    "Downsample",
+    "NoObfuscation",
+    "Noise",
+    "Obfuscator",
+    "Resample",
+    "__version__",
+    "load",
+    "load_run",
+    "registry",
+    "save_run",
+]

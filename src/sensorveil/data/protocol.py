@@ -52,7 +52,8 @@ class SplitRule:
     `by` is label (test = the recordings whose `label` has one of the `test_values`), recording
     (a random `test` part of the recordings), subject (`folds` of people, one of them the test) or
     window (a random `test` part of all windows; only the split `paper` may do that).
-    `within` names what the random choice is spread evenly over; `validation` is the part of
+    `within` names what the random choice is spread evenly over; recordings that share the label
+    `together` (a phone and a watch worn at once) stay on one side; `validation` is the part of
     training that is put aside, chosen in the same way.
     """
 
@@ -62,6 +63,7 @@ class SplitRule:
     test: float = 0.2
     folds: int = 4
     within: tuple[str, ...] = ()
+    together: str = ""
     validation: float = 0.2
     seed: int = 0
 
@@ -160,12 +162,11 @@ def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
 
 
 def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
-    rest: dict[str, Any] = {k: v for k, v in entry.items() if k in ("values", "required")}
-    ends: dict[str, Any] = {
-        k: tuple(float(v) for v in entry[k]) for k in ("up_to", "below") if k in entry
-    }
+    rest: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("label", "classes")}
+    for end in {"up_to", "below"} & set(rest):
+        rest[end] = tuple(float(value) for value in entry[end])
     classes = tuple(str(value) for value in entry["classes"])
-    return AttributeRule(name, entry.get("label", name), classes, **ends, **rest)
+    return AttributeRule(name, entry.get("label", name), classes, **rest)
 
 
 def _split(entry: Mapping[str, Any]) -> SplitRule:
@@ -217,7 +218,7 @@ def _check_split(name: str, split: SplitRule, protocol: Protocol, where: str) ->
         raise refuse_unknown(f"{where}: split by", split.by, known)
     if not (0 < split.test < 1 and 0 < split.validation < 1 and split.folds >= 2):
         raise Refusal(
-            f"{where}: split '{name}' needs test and validation between 0 and 1, and 2 or more folds"
+            f"{where}: split '{name}' needs test and validation within 0 and 1, and 2 folds or more"
         )
     if split.by == "window" and name != "paper" and protocol.stride < protocol.length:
         raise Refusal(

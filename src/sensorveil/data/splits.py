@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sensorveil.data.corpus import Corpus
 from sensorveil.data.protocol import Protocol, SplitRule
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import Origin, Windows
 from sensorveil.errors import Refusal
 
 
@@ -21,10 +21,6 @@ class Split:
     `validation`: the two are disjoint parts of `train`.
     """
 
-    dataset: str
-    name: str
-    fold: int
-    protocol: str
     train: Windows
     test: Windows
     fitting: Windows
@@ -42,7 +38,7 @@ def split_windows(
         raise Refusal(f"fold {fold} of split '{name}' does not exist; it has 0 to {rule.folds - 1}")
     test = _test_mask(windows, corpus, rule, fold)
     train = windows.select(~test)
-    held = _validation_mask(train, rule)
+    held = _validation_mask(train, corpus, rule)
     parts = {"train": ~test, "test": test, "fitting": ~held, "validation": held}
     for part, mask in parts.items():
         if not mask.any():
@@ -50,36 +46,37 @@ def split_windows(
                 f"split '{name}' of {protocol.dataset} leaves no window for {part}; there are"
                 f" {len(corpus.recordings)} recordings of {len(corpus.classes['subject'])} people"
             )
+    chosen = {
+        "train": train,
+        "test": windows.select(test),
+        "fitting": train.select(~held),
+        "validation": train.select(held),
+    }
+    origin = Origin(protocol.dataset, name, fold, protocol.digest, part="")
     return Split(
-        dataset=protocol.dataset,
-        name=name,
-        fold=fold,
-        protocol=protocol.digest,
-        train=train,
-        test=windows.select(test),
-        fitting=train.select(~held),
-        validation=train.select(held),
+        **{
+            part: replace(content, origin=replace(origin, part=part))
+            for part, content in chosen.items()
+        }
     )
 
 
 def _test_mask(windows: Windows, corpus: Corpus, rule: SplitRule, fold: int) -> np.ndarray:
     if rule.by == "label":
-        if rule.label not in corpus.facts:
-            raise Refusal(f"the split needs the label '{rule.label}', which no recording has")
-        chosen = np.isin(corpus.facts[rule.label], rule.test_values)
+        chosen = np.isin(_fact(corpus, rule.label), rule.test_values)
         return chosen[windows.recording]
     generator = np.random.default_rng(rule.seed)
     if rule.by == "subject":
         return _people_mask(windows, rule, rule.folds, fold, generator)
-    return _random_mask(windows, rule, rule.test, generator)
+    return _random_mask(windows, corpus, rule, rule.test, generator)
 
 
-def _validation_mask(train: Windows, rule: SplitRule) -> np.ndarray:
+def _validation_mask(train: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
     """The part of training that is put aside, of the same kind as the test part."""
     generator = np.random.default_rng(rule.seed + 1)
     if rule.by == "subject":
         return _people_mask(train, rule, max(2, round(1 / rule.validation)), 0, generator)
-    return _random_mask(train, rule, rule.validation, generator)
+    return _random_mask(train, corpus, rule, rule.validation, generator)
 
 
 def _people_mask(
@@ -95,14 +92,33 @@ def _people_mask(
     return (dealt == fold)[np.searchsorted(people, windows.subject)]
 
 
+def _units(windows: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
+    """What is drawn as one: the recording, or all recordings that share a label."""
+    if not rule.together:
+        return windows.recording
+    _, shared = np.unique(_fact(corpus, rule.together), return_inverse=True)
+    return shared[windows.recording]
+
+
+def _fact(corpus: Corpus, label: str) -> tuple[str, ...]:
+    if label not in corpus.facts:
+        raise Refusal(f"the split needs the label '{label}', which no recording has")
+    return corpus.facts[label]
+
+
 def _random_mask(
-    windows: Windows, rule: SplitRule, part: float, generator: np.random.Generator
+    windows: Windows,
+    corpus: Corpus,
+    rule: SplitRule,
+    part: float,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """A part of the recordings (or windows), spread evenly over the classes in `within`."""
     if rule.by == "window":
         first, group = np.arange(len(windows)), np.arange(len(windows))
     else:
-        _, first, group = np.unique(windows.recording, return_index=True, return_inverse=True)
+        unit = _units(windows, corpus, rule)
+        _, first, group = np.unique(unit, return_index=True, return_inverse=True)
     order = _spread(windows, first, rule.within, generator)
     # Along that order, every 1/part-th is taken: small classes are served in turn.
     steps = np.floor((np.arange(len(order) + 1) + generator.random()) * part)

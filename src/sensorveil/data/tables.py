@@ -20,7 +20,8 @@ def read_csv(
     """A CSV file as a table that has at least `columns`; `name` stands in refusals.
 
     >>> import io
-    >>> read_csv(io.BytesIO(b"\\xef\\xbb\\xbfcode,weight\\n1,102\\n"), "people.csv").columns.tolist()
+    >>> marked = io.BytesIO("\\ufeffcode,weight\\n1,102\\n".encode())
+    >>> list(read_csv(marked, "people.csv").columns)
     ['code', 'weight']
     """
     import pandas as pd

@@ -16,6 +16,20 @@ UNKNOWN = -1
 """The label of a window whose class is not known."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where windows come from; it goes into every run and every result.
+
+    `protocol` is the digest of the protocol file, `part` is train, test, fitting or validation.
+    """
+
+    dataset: str
+    split: str
+    fold: int
+    protocol: str
+    part: str
+
+
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """Standardising with statistics that were taken elsewhere: (x - mean) / deviation.
@@ -37,10 +51,7 @@ class Scaling:
         (4.0, 2.236)
         """
         # A sample that k windows share counts k times; counting is cheaper than copying windows.
-        total = windows.store.shape[-1]
-        edges = np.bincount(windows.offset, minlength=total + 1).astype(np.int64)
-        edges -= np.bincount(windows.offset + windows.length, minlength=total + 1)
-        weight = np.cumsum(edges)[:total] / (len(windows) * windows.length)
+        weight = windows.coverage() / (len(windows) * windows.length)
         axes = tuple(range(1, windows.store.ndim))
         inner = np.prod(windows.store.shape[1:-1], initial=1.0)
         kind = np.complex128 if windows.is_complex else np.float64
@@ -85,6 +96,7 @@ class Windows:
     rate: float
     channels: tuple[str, ...]
     scaling: Scaling | None = None
+    origin: Origin | None = None
 
     @classmethod
     def from_signal(
@@ -175,6 +187,21 @@ class Windows:
             start=self.start[index],
             recording=self.recording[index],
             labels={name: codes[index] for name, codes in self.labels.items()},
+        )
+
+    def coverage(self) -> np.ndarray:
+        """How many of the windows each sample of the store lies in."""
+        total = self.store.shape[-1]
+        edges = np.bincount(self.offset, minlength=total + 1).astype(np.int64)
+        edges -= np.bincount(self.offset + self.length, minlength=total + 1)
+        return np.cumsum(edges)[:total]
+
+    def compact(self) -> Windows:
+        """The same windows on a store that holds their samples and no others."""
+        used = self.coverage() > 0
+        place = np.cumsum(used) - 1
+        return replace(
+            self, store=np.ascontiguousarray(self.store[..., used]), offset=place[self.offset]
         )
 
     def replaced(self, signal: np.ndarray) -> Windows:

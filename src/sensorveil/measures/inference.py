@@ -1,0 +1,115 @@
+"""Inference models: what somebody else's classifier reads from windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sensorveil.data.windows import UNKNOWN, Scaling, Windows
+from sensorveil.errors import Refusal
+from sensorveil.nets.cnn import InferenceNet, as_real
+from sensorveil.nets.seeding import seeded
+from sensorveil.nets.training import log_probabilities, train_classifier
+
+
+@dataclass(frozen=True)
+class InferenceSettings:
+    """Size and training of an inference model; the defaults are for a GPU and for results."""
+
+    width: int = 64
+    epochs: int = 40
+    batch: int = 256
+    rate: float = 2e-3
+
+    @classmethod
+    def quick(cls) -> InferenceSettings:
+        """For two cores: a quarter of the width, fewer epochs."""
+        return cls(width=24, epochs=12, batch=64, rate=4e-3)
+
+
+class InferenceModel:
+    """Reads one attribute: standardised on what it is trained on, four conv and three dense layers.
+
+    It serves the application (kept attributes) and the intruder (hidden ones) alike.
+
+    >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
+    >>> signal[::2] += 3
+    >>> windows = Windows.from_signal(signal, {"gender": [0, 1] * 32})
+    >>> model = InferenceModel(InferenceSettings(width=8, epochs=3, batch=16))
+    >>> model.fit(windows, "gender").predict(windows).shape
+    (64,)
+    """
+
+    def __init__(
+        self, settings: InferenceSettings | None = None, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        self.settings = settings or InferenceSettings()
+        self.seed = seed
+        self.device = device
+
+    def fit(self, windows: Windows, attribute: str) -> InferenceModel:
+        """Trains on all windows whose class is known."""
+        codes = windows.codes(attribute)
+        known = windows.select(codes != UNKNOWN)
+        present = np.unique(codes[codes != UNKNOWN])
+        if len(present) < 2:
+            raise Refusal(f"attribute '{attribute}' has one class only in the training windows")
+        return self.fit_codes(known, known.codes(attribute), len(windows.classes[attribute]))
+
+    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> InferenceModel:
+        """Trains on classes that are given, one per window."""
+        self.scaling_ = Scaling.of(windows)
+        self.shape_ = input_shape(windows)
+        self.classes_ = classes
+        gather = windows.scaled(self.scaling_).on(self.device)
+        labels = torch.from_numpy(codes.astype(np.int64)).to(self.device)
+        with seeded(self.seed):
+            self.net_ = InferenceNet(self.shape_, classes, self.settings.width).to(self.device)
+            self.losses_ = train_classifier(
+                self.net_,
+                lambda index: as_real(gather[index]),
+                labels,
+                epochs=self.settings.epochs,
+                batch=self.settings.batch,
+                rate=self.settings.rate,
+                seed=self.seed,
+                what="inference model",
+            )
+        return self
+
+    def log_probabilities(self, windows: Windows) -> np.ndarray:
+        """Log-probability of each class for each window: (n, classes)."""
+        gather = windows.scaled(self.scaling_).on(self.device)
+        return log_probabilities(
+            self.net_, lambda index: as_real(gather[index]), len(windows), batch=2048
+        ).numpy()
+
+    def predict(self, windows: Windows) -> np.ndarray:
+        """The most likely class of each window."""
+        return self.log_probabilities(windows).argmax(1)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that was learnt, as arrays."""
+        arrays = {f"net.{k}": v.cpu().numpy() for k, v in self.net_.state_dict().items()}
+        return arrays | {"mean": self.scaling_.mean, "deviation": self.scaling_.deviation}
+
+    def restore(
+        self, state: Mapping[str, np.ndarray], shape: tuple[int, ...], classes: int
+    ) -> InferenceModel:
+        """The model that `state` was taken from; `shape` is what its network sees."""
+        self.scaling_ = Scaling(state["mean"], state["deviation"])
+        self.shape_, self.classes_ = shape, classes
+        self.net_ = InferenceNet(shape, classes, self.settings.width)
+        weights = {k[4:]: torch.from_numpy(v) for k, v in state.items() if k.startswith("net.")}
+        self.net_.load_state_dict(weights)
+        self.net_.to(self.device)
+        return self
+
+
+def input_shape(windows: Windows) -> tuple[int, ...]:
+    """The shape of one window as an inference network sees it: complex channels count threefold."""
+    channels = windows.shape[0] * (3 if windows.is_complex else 1)
+    return (channels, *windows.shape[1:])

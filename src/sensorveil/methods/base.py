@@ -1,0 +1,195 @@
+"""The contract that every method fulfils: fit, obfuscate, capabilities, presets, strengths."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from sensorveil.data.windows import Scaling, Windows
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.methods.policy import Policy
+
+Strength = Mapping[str, float | np.ndarray]
+"""Knobs by name, each one number for all windows or an array with one number a window."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a method can do; the conformance suite holds it to this record."""
+
+    several_keeps: bool = True
+    several_hides: bool = True
+    strengths: Mapping[str, str] = field(default_factory=dict)
+    """Knobs that obfuscation takes without training again, with what they mean."""
+    strength_per_hidden: bool = False
+    """Whether each hidden attribute's name is a knob too."""
+    new_hide_without_generator: bool = False
+    """Whether a new hidden attribute can be added without training the generator again."""
+    needs_wearer: bool = False
+    """Whether obfuscation must be given the wearer's true hidden labels."""
+    random: bool = True
+    """Whether two obfuscations of one window differ."""
+    emits_donors: bool = False
+    """Whether the output consists of training people's own windows."""
+    modalities: tuple[str, ...] = ("signal", "complex", "image")
+    streams: bool = True
+    exports: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of a method; each method adds its own, with defaults."""
+
+
+class Obfuscator(ABC):
+    """A method: learns from windows under a policy, then turns windows into safer ones.
+
+    A subclass has a name, a summary, capabilities, `Settings`, presets, and the four hooks
+    `_fit`, `_obfuscate`, `_state` and `_restore`. The hooks see windows in standard units (mean 0
+    and deviation 1 per channel over the training windows); the output goes back to the units of
+    the input, so that an unchanged application can read it.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    Settings: ClassVar[type[Settings]] = Settings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {}}
+
+    def __init__(
+        self, preset: str = "fast", seed: int = 0, device: str = "cpu", **settings: Any
+    ) -> None:
+        if preset not in self.presets:
+            raise refuse_unknown(f"preset of {self.name}", preset, list(self.presets))
+        known = {entry.name for entry in fields(self.Settings)}
+        for given in settings:
+            if given not in known:
+                raise refuse_unknown(f"setting of {self.name}", given, sorted(known))
+        self.preset = preset
+        self.seed = seed
+        self.device = device
+        self.settings = self.Settings(**{**self.presets[preset], **settings})
+
+    # What users call.
+
+    @final
+    def fit(self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]) -> Self:
+        """Learns to keep some attributes and hide others; returns itself."""
+        policy = Policy.of(keep, hide)
+        self._check_windows(windows)
+        policy.check(windows)
+        self._check_abilities(policy)
+        started = time.perf_counter()
+        self.policy_ = policy
+        self.origin_ = windows.origin
+        self.shape_, self.complex_ = windows.shape, windows.is_complex
+        self.rate_, self.channels_ = windows.rate, windows.channels
+        self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
+        self.scaling_ = Scaling.of(windows)
+        self.metrics_: dict[str, Any] = {"windows": len(windows)}
+        self._fit(windows.scaled(self.scaling_), np.random.default_rng(self.seed))
+        self.metrics_["seconds"] = round(time.perf_counter() - started, 3)
+        return self
+
+    @final
+    def obfuscate(
+        self, windows: Windows, strength: Strength | None = None, seed: int | None = None
+    ) -> Windows:
+        """Safer windows of the same number, order, shape, rate and scale.
+
+        Without a seed the noise comes from the operating system, as it should wherever data is
+        released: who knows the seed can repeat the noise and take it out again.
+        """
+        self._check_fitted()
+        self._check_windows(windows)
+        if windows.shape != self.shape_ or windows.is_complex != self.complex_:
+            raise Refusal(
+                f"windows of shape {windows.shape} do not fit a run trained on {self.shape_}"
+                f" ({', '.join(self.channels_)})"
+            )
+        knobs = self._knobs(strength or {}, len(windows))
+        generator = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+        signal = self._obfuscate(windows.scaled(self.scaling_), knobs, generator)
+        return windows.replaced(self.scaling_.undo(signal))
+
+    def strength_names(self) -> tuple[str, ...]:
+        """The knobs that this fitted method takes."""
+        self._check_fitted()
+        hidden = self.policy_.hide if self.capabilities.strength_per_hidden else ()
+        return (*self.capabilities.strengths, *hidden)
+
+    def about(self) -> dict[str, Any]:
+        """Settings as plain values, for config.json."""
+        return asdict(self.settings)
+
+    # What a method writes.
+
+    @abstractmethod
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        """Learns from windows in standard units; what is learnt ends in `_`."""
+
+    @abstractmethod
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    def _state(self) -> dict[str, np.ndarray]:
+        """What was learnt beyond the base's own, as arrays for model.safetensors."""
+        return {}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes back what `_state` gave; the base's own is there already."""
+        if state:
+            raise Refusal(f"{self.name} has no learnt arrays, but the file holds {min(state)}")
+
+    # Checks.
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "policy_"):
+            raise Refusal(f"{self.name} has learnt nothing yet; call fit first")
+
+    def _check_windows(self, windows: Windows) -> None:
+        if len(windows) == 0:
+            raise Refusal("there are no windows")
+        if modality(windows) not in self.capabilities.modalities:
+            raise Refusal(
+                f"{self.name} cannot take {modality(windows)} windows;"
+                f" it takes {', '.join(self.capabilities.modalities)}"
+            )
+        if not np.isfinite(windows.store).all():
+            raise Refusal("the windows hold NaN or infinite values; repair or leave them out")
+
+    def _check_abilities(self, policy: Policy) -> None:
+        able = self.capabilities
+        for names, several, what in (
+            (policy.keep, able.several_keeps, "keeps"),
+            (policy.hide, able.several_hides, "hides"),
+        ):
+            if len(names) > 1 and not several:
+                raise Refusal(f"{self.name} {what} one attribute; {', '.join(names)} were named")
+
+    def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
+        """Each knob as an array with one finite number a window."""
+        knobs = {}
+        for name, value in strength.items():
+            if name not in self.strength_names():
+                raise refuse_unknown(f"strength of {self.name}", name, self.strength_names())
+            numbers = np.asarray(value, dtype=np.float64)
+            if not np.isfinite(numbers).all() or numbers.shape not in ((), (count,)):
+                raise Refusal(f"strength '{name}' must be one finite number, or one a window")
+            knobs[name] = np.broadcast_to(numbers, (count,))
+        return knobs
+
+
+def modality(windows: Windows) -> str:
+    """signal, complex or image."""
+    if windows.is_complex:
+        return "complex"
+    return "image" if len(windows.shape) == 3 else "signal"

@@ -1,0 +1,220 @@
+"""What every method must fulfil. Run `check_method(YourMethod)` on a method of your own.
+
+Each check is a function of a method's class and small training windows; it raises AssertionError
+with a sentence. `CHECKS` lists them, so that tests can run and name them one by one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.run import load_run, save_run
+
+Method = type[Obfuscator]
+Check = Callable[[Method, Windows], None]
+
+KEEP, HIDE = "activity", "gender"
+
+
+def example_windows(modality: str = "signal", seed: int = 0) -> Windows:
+    """Small windows with two activities, two genders and weights, and four people.
+
+    >>> example_windows("image").shape
+    (2, 16, 16)
+    """
+    generator = np.random.default_rng(seed)
+    count = 96
+    activity, gender = np.arange(count) % 2, np.arange(count) // 2 % 2
+    subject = gender * 2 + np.arange(count) // 4 % 2
+    shape = (2, 16, 16) if modality == "image" else (2, 32)
+    time = np.arange(shape[-1])
+    wave = np.sin(time * (0.4 + 0.6 * activity[:, None])) * (1 + 0.5 * gender[:, None])
+    signal = generator.normal(size=(count, *shape)) * 0.2
+    signal += wave.reshape(count, *(1,) * (len(shape) - 1), -1)
+    if modality == "complex":
+        signal = signal + 1j * generator.normal(size=signal.shape)
+    labels = {KEEP: activity, HIDE: gender, "weight": gender ^ (subject % 2), "subject": subject}
+    # Units of their own per channel, as real sensors have: gravity is not angular velocity.
+    scale = np.array([9.81, 0.02]).reshape(1, 2, *(1,) * (len(shape) - 1))
+    return Windows.from_signal(signal * scale + 5 * scale, labels, rate=50.0)
+
+
+def _fitted(made: Method, windows: Windows) -> Obfuscator:
+    return made(seed=1).fit(windows, keep=KEEP, hide=HIDE)
+
+
+def check_constructor_only_stores(made: Method, windows: Windows) -> None:
+    """A new object has learnt nothing, and refuses to obfuscate."""
+    veil = made()
+    learnt = [name for name in vars(veil) if name.endswith("_")]
+    assert not learnt, f"the constructor learnt {learnt}"
+    _refuses(lambda: veil.obfuscate(windows), "obfuscate before fit")
+
+
+def check_output_fits_the_input(made: Method, windows: Windows) -> None:
+    """Same number, order, shape, rate, labels and kind of numbers; finite; input untouched."""
+    before = windows.signal
+    hidden = _fitted(made, windows).obfuscate(windows, seed=1)
+    assert len(hidden) == len(windows), "the number of windows changed"
+    assert hidden.shape == windows.shape, "the shape changed"
+    assert hidden.rate == windows.rate, "the rate changed"
+    assert hidden.channels == windows.channels, "the channels changed"
+    assert hidden.store.dtype == windows.store.dtype, "the kind of numbers changed"
+    assert np.isfinite(hidden.signal).all(), "the output is not finite"
+    assert (hidden.start == windows.start).all(), "the order changed"
+    for name in windows.attributes:
+        assert (hidden.labels[name] == windows.labels[name]).all(), f"label {name} changed"
+    assert (windows.signal == before).all(), "the input was changed"
+
+
+def check_units_are_kept(made: Method, windows: Windows) -> None:
+    """Data in other units gives the same output in those units."""
+    factor = np.array([1000.0, 0.25]).reshape(2, *(1,) * (len(windows.shape) - 1))
+    other = windows.replaced(windows.signal * factor + 7)
+    plain = _fitted(made, windows).obfuscate(windows, seed=1).signal
+    scaled = _fitted(made, other).obfuscate(other, seed=1).signal
+    wanted = plain * factor + 7
+    rest = (0, *range(2, wanted.ndim))
+    limit = 0.05 * wanted.std(rest, keepdims=True)
+    # A classifier may read a window on the border otherwise after rounding: nearly all must agree.
+    close = (np.abs(scaled - wanted) < limit).reshape(len(windows), -1).all(1).mean()
+    assert close > 0.9, f"only {close:.0%} of the windows kept their units"
+
+
+def check_seed_decides(made: Method, windows: Windows) -> None:
+    """The same seed gives the same; without one, a random method never repeats itself."""
+    veil = _fitted(made, windows)
+    again = _fitted(made, windows)
+    first = veil.obfuscate(windows, seed=3).signal
+    assert (first == veil.obfuscate(windows, seed=3).signal).all(), "same seed, other output"
+    assert (first == again.obfuscate(windows, seed=3).signal).all(), "same training, other output"
+    repeats = bool((veil.obfuscate(windows).signal == veil.obfuscate(windows).signal).all())
+    assert repeats != made.capabilities.random, "`random` in the capabilities is not true"
+
+
+def check_round_trip(made: Method, windows: Windows) -> None:
+    """A run that was saved and loaded does the same; its folder holds the four files."""
+    veil = _fitted(made, windows)
+    with tempfile.TemporaryDirectory() as place:
+        folder = save_run(veil, Path(place) / "run")
+        loaded = load_run(folder)
+        _refuses(lambda: save_run(veil, folder), "save over a run")
+    same = loaded.obfuscate(windows, seed=2).signal == veil.obfuscate(windows, seed=2).signal
+    assert same.all(), "the loaded run gives another output"
+    assert loaded.policy_ == veil.policy_, "the loaded run has another policy"
+
+
+def check_labels_are_not_used(made: Method, windows: Windows) -> None:
+    """A method that does not need the wearer's labels gives the same whatever they are."""
+    if made.capabilities.needs_wearer:
+        return
+    veil = _fitted(made, windows)
+    blind = replace(windows, labels={n: np.zeros_like(c) for n, c in windows.labels.items()})
+    same = veil.obfuscate(windows, seed=4).signal == veil.obfuscate(blind, seed=4).signal
+    assert same.all(), "the output depends on labels that the method says it does not need"
+
+
+def check_strengths(made: Method, windows: Windows) -> None:
+    """An unknown knob is refused, and so are numbers that are none or too few."""
+    veil = _fitted(made, windows)
+    _refuses(lambda: veil.obfuscate(windows, {"no such knob": 1.0}), "take an unknown strength")
+    for name in veil.strength_names():
+        for bad in (np.nan, np.inf, np.ones(len(windows) - 1)):
+            _refuses(lambda n=name, b=bad: veil.obfuscate(windows, {n: b}), f"take {name}={bad}")  # type: ignore[misc]
+
+
+def check_bad_windows(made: Method, windows: Windows) -> None:
+    """NaN, infinities, no windows, and windows of another shape are refused."""
+    veil = _fitted(made, windows)
+    for bad in (np.nan, np.inf):
+        signal = windows.signal
+        signal.reshape(-1)[5] = bad
+        spoilt = windows.replaced(signal)
+        _refuses(lambda s=spoilt: veil.obfuscate(s), f"obfuscate {bad}")  # type: ignore[misc]
+        _refuses(lambda s=spoilt: _fitted(made, s), f"train on {bad}")  # type: ignore[misc]
+    _refuses(lambda: veil.obfuscate(windows.select([])), "obfuscate nothing")
+    narrow = Windows.from_signal(windows.signal[:, :1])
+    short = Windows.from_signal(windows.signal[..., :-1])
+    _refuses(lambda: veil.obfuscate(narrow), "obfuscate too few channels")
+    _refuses(lambda: veil.obfuscate(short), "obfuscate too short a window")
+
+
+def check_policies(made: Method, windows: Windows) -> None:
+    """Unknown, doubled and one-class attributes are refused; several as the capabilities say."""
+    able = made.capabilities
+    one_class = replace(windows, labels={**windows.labels, HIDE: np.zeros(len(windows), int)})
+    _refuses(lambda: made().fit(windows, keep="nonsense", hide=HIDE), "keep the unknown")
+    _refuses(lambda: made().fit(windows, keep=KEEP, hide=KEEP), "keep and hide the same")
+    _refuses(lambda: made().fit(windows, keep=[], hide=HIDE), "keep nothing")
+    _refuses(lambda: made().fit(one_class, keep=KEEP, hide=HIDE), "hide one class")
+    for allowed, keep, hide in (
+        (able.several_keeps, (KEEP, "weight"), (HIDE,)),
+        (able.several_hides, (KEEP,), (HIDE, "weight")),
+    ):
+        if allowed:
+            made().fit(windows, keep=keep, hide=hide).obfuscate(windows)
+        else:
+            _refuses(lambda k=keep, h=hide: made().fit(windows, k, h), "take several")  # type: ignore[misc]
+
+
+def check_settings(made: Method, windows: Windows) -> None:
+    """Every preset builds; unknown presets and settings are refused."""
+    assert "fast" in made.presets, "there is no preset 'fast'"
+    for preset in made.presets:
+        made(preset)
+    _refuses(lambda: made("no such preset"), "take an unknown preset")
+    _refuses(lambda: made(no_such_setting=1), "take an unknown setting")
+
+
+def check_modalities(made: Method, windows: Windows) -> None:
+    """Every modality it claims works; every other is refused."""
+    for modality in ("signal", "complex", "image"):
+        other = example_windows(modality)
+        if modality in made.capabilities.modalities:
+            hidden = _fitted(made, other).obfuscate(other, seed=1)
+            assert hidden.shape == other.shape, f"{modality} windows changed their shape"
+            assert hidden.is_complex == other.is_complex, f"{modality} changed kind"
+        else:
+            _refuses(lambda o=other: _fitted(made, o), f"take {modality} windows")  # type: ignore[misc]
+
+
+CHECKS: tuple[Check, ...] = (
+    check_constructor_only_stores,
+    check_output_fits_the_input,
+    check_units_are_kept,
+    check_seed_decides,
+    check_round_trip,
+    check_labels_are_not_used,
+    check_strengths,
+    check_bad_windows,
+    check_policies,
+    check_settings,
+    check_modalities,
+)
+
+
+def check_method(made: Method) -> None:
+    """Runs all checks on small windows; raises AssertionError with a sentence at the first fault.
+
+    >>> from sensorveil import NoObfuscation
+    >>> check_method(NoObfuscation)
+    """
+    for check in CHECKS:
+        check(made, example_windows())
+
+
+def _refuses(call: Callable[[], Any], what: str) -> None:
+    try:
+        call()
+    except Refusal:
+        return
+    raise AssertionError(f"it did not refuse to {what}")

@@ -1,0 +1,95 @@
+"""Plain noise: Gaussian at a signal-to-noise ratio, or Laplace with a local epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+
+
+@dataclass(frozen=True)
+class NoiseSettings(Settings):
+    """Kind of noise and how much.
+
+    `snr` is the ratio of the training signal's variance to the noise's, in decibels. `epsilon` is
+    that of local differential privacy for one whole window (Dwork and others 2006, the Laplace
+    mechanism): standard units are cut to [-clip, clip], so two windows of d numbers differ by at
+    most 2 clip d in sum, and each number gets Laplace noise of scale 2 clip d / epsilon. It holds
+    for any attribute. k released windows together have k epsilon, and windows that overlap
+    release their common samples several times.
+    """
+
+    kind: str = "gaussian"
+    snr: float = 0.0
+    epsilon: float = 100.0
+    clip: float = 3.0
+
+
+class Noise(Obfuscator):
+    """Adds independent noise to every sample.
+
+    >>> signal = np.random.default_rng(0).normal(size=(50, 1, 64))
+    >>> windows = Windows.from_signal(signal, {"activity": [0, 1] * 25, "gender": [1, 0] * 25})
+    >>> veil = Noise(snr=10.0).fit(windows, keep="activity", hide="gender")
+    >>> added = veil.obfuscate(windows, seed=1).signal - windows.signal
+    >>> round(10 * np.log10(windows.signal.var() / added.var()))
+    10
+    """
+
+    name = "noise"
+    summary = "Gaussian noise at a signal-to-noise ratio, or Laplace noise with a local epsilon"
+    capabilities = Capabilities(
+        strengths={
+            "snr": "signal-to-noise ratio in decibels (Gaussian); lower hides more",
+            "epsilon": "local epsilon of one whole window (Laplace); lower hides more",
+        },
+    )
+    Settings = NoiseSettings
+    settings: NoiseSettings
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        settings = self.settings
+        if settings.kind not in ("gaussian", "laplace"):
+            raise refuse_unknown("kind of noise", settings.kind, ["gaussian", "laplace"])
+        if not (settings.epsilon > 0 and settings.clip > 0):
+            raise Refusal("epsilon and clip must be above 0")
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        unused = "epsilon" if self.settings.kind == "gaussian" else "snr"
+        if unused in strength:
+            raise Refusal(f"{self.settings.kind} noise takes no strength '{unused}'")
+        signal = _parts(windows.signal)
+        per_window = (-1,) + (1,) * (signal.ndim - 1)
+        if self.settings.kind == "gaussian":
+            decibels = strength.get("snr", np.full(len(windows), self.settings.snr))
+            # A complex channel's variance is that of both parts together.
+            power = 10 ** (-decibels / 10) / (2 if windows.is_complex else 1)
+            noisy = signal + generator.normal(size=signal.shape) * np.sqrt(power).reshape(
+                per_window
+            )
+        else:
+            epsilon = strength.get("epsilon", np.full(len(windows), self.settings.epsilon))
+            if (epsilon <= 0).any():
+                raise Refusal("strength 'epsilon' must be above 0")
+            clip, numbers = self.settings.clip, signal[0].size
+            scale = (2 * clip * numbers / epsilon).reshape(per_window)
+            noisy = np.clip(signal, -clip, clip) + generator.laplace(size=signal.shape) * scale
+        return _joined(noisy, windows.is_complex)
+
+
+def _parts(signal: np.ndarray) -> np.ndarray:
+    """Real and imaginary parts along a last axis of their own; real signals as they are."""
+    if not np.iscomplexobj(signal):
+        return signal
+    return np.stack([signal.real, signal.imag], axis=-1)
+
+
+def _joined(signal: np.ndarray, is_complex: bool) -> np.ndarray:
+    return signal[..., 0] + 1j * signal[..., 1] if is_complex else signal

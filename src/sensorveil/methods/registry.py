@@ -1,0 +1,26 @@
+"""All methods by name."""
+
+from __future__ import annotations
+
+from sensorveil.errors import refuse_unknown
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.downsample import Downsample
+from sensorveil.methods.noise import Noise
+from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.resample import Resample
+
+registry: dict[str, type[Obfuscator]] = {
+    made.name: made for made in (NoObfuscation, Noise, Downsample, Resample)
+}
+"""Every method's class by its name; a method of your own joins by `registry[name] = Class`."""
+
+
+def method(name: str) -> type[Obfuscator]:
+    """The class of a method, or the refusal that lists the known ones.
+
+    >>> method("resample").summary
+    'a random training window of the class that was read'
+    """
+    if name not in registry:
+        raise refuse_unknown("method", name, list(registry))
+    return registry[name]

@@ -1,0 +1,114 @@
+"""Resampling: a random training window of the class that was read.
+
+The plainest method that meets the papers' two measures: nothing of the wearer's window is left
+but the class that the application needs. Whatever a generative method claims, it has to keep more
+than this, or hide as much with less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
+from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+
+
+@dataclass(frozen=True)
+class ResampleSettings(Settings):
+    """The classifier that reads the kept attributes: its width, epochs, batch and rate."""
+
+    width: int = 24
+    epochs: int = 12
+    batch: int = 64
+    rate: float = 4e-3
+
+
+class Resample(Obfuscator):
+    """Reads the kept attributes and emits a random training window of that class.
+
+    The windows it emits are other people's: they must have agreed to that.
+    """
+
+    name = "resample"
+    summary = "a random training window of the class that was read"
+    capabilities = Capabilities(emits_donors=True)
+    Settings = ResampleSettings
+    presets = {  # noqa: RUF012 (a constant of the class)
+        "fast": {},
+        # The size of the papers' inference models, for a GPU.
+        "paper": {"width": 64, "epochs": 40, "batch": 256, "rate": 2e-3},
+    }
+    settings: ResampleSettings
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        codes, self.cells_ = self._joint(windows)
+        known = codes != UNKNOWN
+        self.pool_ = windows.select(known).compact().scaled(None)
+        self.pool_code_ = codes[known]
+        self.reader_ = self._reader().fit_codes(
+            windows.select(known).scaled(None), codes[known], len(self.cells_)
+        )
+        self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
+        self.metrics_["pool_windows_by_class"] = np.bincount(self.pool_code_).tolist()
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        read = self.reader_.predict(windows)
+        drawn = np.empty(len(windows), int)
+        for code in np.unique(read):
+            donors = np.flatnonzero(self.pool_code_ == code)
+            chosen = read == code
+            drawn[chosen] = donors[generator.integers(len(donors), size=int(chosen.sum()))]
+        return self.scaling_.apply(self.pool_.batch(drawn))
+
+    def _joint(self, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """One class for each combination of kept classes that occurs, and those combinations."""
+        columns = np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
+        known = (columns != UNKNOWN).all(1)
+        cells, inverse = np.unique(columns[known], axis=0, return_inverse=True)
+        codes = np.full(len(windows), UNKNOWN)
+        codes[known] = inverse.reshape(-1)
+        return codes, cells
+
+    def _reader(self) -> InferenceModel:
+        chosen = self.settings
+        settings = InferenceSettings(chosen.width, chosen.epochs, chosen.batch, chosen.rate)
+        return InferenceModel(settings, seed=self.seed, device=self.device)
+
+    def _state(self) -> dict[str, np.ndarray]:
+        parts = {
+            "pool.store": self.pool_.store,
+            "pool.offset": self.pool_.offset,
+            "pool.code": self.pool_code_,
+            "cells": self.cells_,
+        }
+        return parts | {f"reader.{k}": v for k, v in self.reader_.state().items()}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        try:
+            self.cells_, self.pool_code_ = state["cells"], state["pool.code"]
+            offset, store = state["pool.offset"], state["pool.store"]
+            reader = {k[7:]: v for k, v in state.items() if k.startswith("reader.")}
+        except KeyError as error:
+            raise Refusal(f"resample: the model file lacks {error}") from None
+        count = len(offset)
+        self.pool_ = Windows(
+            store=store,
+            offset=offset,
+            length=self.shape_[-1],
+            start=np.zeros(count, int),
+            recording=np.zeros(count, int),
+            recordings=("pool",),
+            labels={},
+            classes={},
+            rate=self.rate_,
+            channels=self.channels_,
+        )
+        shape = input_shape(self.pool_)
+        self.reader_ = self._reader().restore(reader, shape, len(self.cells_))

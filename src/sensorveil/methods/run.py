@@ -1,0 +1,157 @@
+"""Run folders: a trained obfuscator on disk, written in one step and never unpickled."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorveil.data.windows import Origin, Scaling
+from sensorveil.errors import Refusal
+from sensorveil.files import read_json, write_json, written_folder
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.policy import Policy
+from sensorveil.methods.registry import method
+from sensorveil.version import __version__
+
+FORMAT = 1
+FILES = ("config.json", "model.safetensors", "card.md", "metrics.json")
+"""What a run folder holds, and nothing else."""
+
+
+def save_run(veil: Obfuscator, path: Path | str) -> Path:
+    """Writes a fitted obfuscator to a new folder."""
+    from safetensors.numpy import save_file
+
+    veil.strength_names()  # refuses what was not fitted
+    arrays = {f"method.{name}": array for name, array in veil._state().items()}
+    arrays |= {"scaling.mean": veil.scaling_.mean, "scaling.deviation": veil.scaling_.deviation}
+    flat = {
+        name: np.ascontiguousarray(part) for n, a in arrays.items() for name, part in _real(n, a)
+    }
+    with written_folder(path) as folder:
+        write_json(folder / "config.json", _config(veil))
+        write_json(folder / "metrics.json", veil.metrics_)
+        (folder / "card.md").write_text(run_card(veil), "utf-8")
+        save_file(flat, folder / "model.safetensors")
+    return Path(path)
+
+
+def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
+    """Reads a fitted obfuscator, or says what is wrong with the folder."""
+    folder = Path(path)
+    _check_files(folder)
+    config = read_json(folder / "config.json")
+    arrays = _read_arrays(folder / "model.safetensors")
+    try:
+        if config["format"] != FORMAT:
+            raise Refusal(f"{folder} has format {config['format']}; this version reads {FORMAT}")
+        made = method(config["method"])
+        veil = made(config["preset"], config["seed"], device, **config["settings"])
+        veil.policy_ = Policy.of(config["keep"], config["hide"])
+        veil.origin_ = Origin(**config["origin"]) if config["origin"] else None
+        veil.shape_ = tuple(config["shape"])
+        veil.complex_ = bool(config["complex"])
+        veil.rate_ = float(config["rate"])
+        veil.channels_ = tuple(config["channels"])
+        veil.classes_ = {name: tuple(values) for name, values in config["classes"].items()}
+        veil.scaling_ = Scaling(arrays.pop("scaling.mean"), arrays.pop("scaling.deviation"))
+        veil.metrics_ = read_json(folder / "metrics.json")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Refusal(f"{folder} is not a run of sensorveil, or is damaged ({error})") from None
+    veil._restore({name.removeprefix("method."): array for name, array in arrays.items()})
+    return veil
+
+
+def run_card(veil: Obfuscator) -> str:
+    """A page for people: what the run is, what it was trained on, what to beware of."""
+    able, policy, origin = veil.capabilities, veil.policy_, veil.origin_
+    data = "windows handed over by a program"
+    if origin:
+        data = (
+            f"{origin.dataset}, split {origin.split}, fold {origin.fold}, part {origin.part}"
+            f" (protocol {origin.protocol})"
+        )
+    beware = []
+    if able.needs_wearer:
+        beware.append("Obfuscating needs the wearer's true hidden labels.")
+    if able.emits_donors:
+        beware.append(
+            "The output consists of training people's own windows: they must have agreed to that,"
+            " and this folder holds those windows."
+        )
+    beware.append(
+        "No attacker was asked by this file; `sensorveil evaluate` measures what is left."
+    )
+    lines = [
+        f"# {veil.name}: {veil.summary}",
+        "",
+        f"- keeps: {', '.join(policy.keep)}",
+        f"- hides: {', '.join(policy.hide)}",
+        f"- trained on: {data}; {veil.metrics_.get('windows')} windows of shape {veil.shape_}"
+        f" at {veil.rate_:g} Hz",
+        f"- preset {veil.preset}, seed {veil.seed}, settings {veil.about()}",
+        f"- strengths: {', '.join(veil.strength_names()) or 'none'}",
+        f"- made by sensorveil {__version__}",
+        "",
+        "## Beware",
+        *(f"- {line}" for line in beware),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _config(veil: Obfuscator) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "method": veil.name,
+        "preset": veil.preset,
+        "seed": veil.seed,
+        "settings": veil.about(),
+        "keep": list(veil.policy_.keep),
+        "hide": list(veil.policy_.hide),
+        "origin": asdict(veil.origin_) if veil.origin_ else None,
+        "shape": list(veil.shape_),
+        "complex": veil.complex_,
+        "rate": veil.rate_,
+        "channels": list(veil.channels_),
+        "classes": {name: list(values) for name, values in veil.classes_.items()},
+    }
+
+
+def _check_files(folder: Path) -> None:
+    if not folder.is_dir():
+        raise Refusal(f"{folder} is no run folder; make one with 'sensorveil fit'")
+    there = {entry.name for entry in folder.iterdir()}
+    for name in FILES:
+        if name not in there:
+            raise Refusal(f"{folder} is not a whole run: {name} is missing")
+    foreign = sorted(there - set(FILES))
+    if foreign:
+        raise Refusal(f"{folder} holds '{foreign[0]}', which is no part of a run; take it out")
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        flat = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise Refusal(f"{path} is not a whole safetensors file: {error}") from None
+    arrays = {name: array for name, array in flat.items() if not name.endswith((".re", ".im"))}
+    for name in flat:
+        if name.endswith(".re"):
+            stem = name.removesuffix(".re")
+            arrays[stem] = (flat[name] + 1j * flat[f"{stem}.im"]).astype(np.complex64)
+    return arrays
+
+
+def _real(name: str, array: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Complex arrays as two real ones: safetensors has no complex numbers for numpy."""
+    if not np.iscomplexobj(array):
+        return [(name, array)]
+    return [(f"{name}.re", array.real), (f"{name}.im", array.imag)]
