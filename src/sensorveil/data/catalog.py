@@ -6,8 +6,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sensorveil.data.corpus import Corpus
 from sensorveil.data.dataset import Dataset, GeneratedDataset
+from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split, split_windows
+from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
 # Modules are imported when their dataset is asked for, so that one that needs an optional
@@ -63,12 +66,18 @@ def load(
     >>> windows.train.shape, windows.train.classes["side"]
     ((6, 128), ('left', 'right'))
     """
+    windows, corpus, rules = load_whole(name, source, **options)
+    return split_windows(windows, corpus, rules, protocol, fold)
+
+
+def load_whole(
+    name: str = "watch", source: Path | str | None = None, **options: Any
+) -> tuple[Windows, Corpus, Protocol]:
+    """All windows of a dataset, undivided, with the recordings and the protocol behind them."""
     if name.endswith(".toml"):
         name, source = "table", name
     made = dataset(name, **options)
-    place = Path(source) if source is not None else None
-    corpus = made.corpus(place)
+    corpus = made.corpus(Path(source) if source is not None else None)
     rules = made.protocol()
     required = tuple(rule.name for rule in rules.attributes if rule.required)
-    windows = corpus.windows(rules.length, rules.stride, required)
-    return split_windows(windows, corpus, rules, protocol, fold)
+    return corpus.windows(rules.length, rules.stride, required), corpus, rules

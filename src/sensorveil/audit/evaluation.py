@@ -1,0 +1,214 @@
+"""The papers' two measures: what models trained on raw data read from obfuscated data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.estimate import Estimate, bootstrap
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.scores import (
+    accuracy,
+    confusion_by_person,
+    f1_by_class,
+    macro_f1,
+    majority,
+    privacy_loss,
+    recall_by_class,
+)
+from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.policy import Policy
+from sensorveil.progress import track
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the inference models read of one attribute, on raw and on obfuscated windows.
+
+    `majority` is the accuracy of always guessing the most frequent class, `chance` is one over
+    the number of classes. `f1_by_class` and `recall_by_class` are of the obfuscated windows.
+    """
+
+    attribute: str
+    role: str
+    classes: tuple[str, ...]
+    windows: int
+    chance: float
+    majority: float
+    raw_accuracy: Estimate
+    accuracy: Estimate
+    raw_f1: Estimate
+    f1: Estimate
+    raw_privacy_loss: Estimate
+    privacy_loss: Estimate
+    f1_by_class: Mapping[str, float]
+    recall_by_class: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one method under one policy; several folds of people are pooled."""
+
+    method: str
+    policy: Policy
+    scores: tuple[Score, ...]
+    left_out: Mapping[str, str]
+    seeds: tuple[int, ...]
+    folds: tuple[int, ...]
+    strength: Mapping[str, float]
+
+    def score(self, attribute: str) -> Score:
+        """The score of one attribute."""
+        for score in self.scores:
+            if score.attribute == attribute:
+                return score
+        reason = self.left_out.get(attribute, "the dataset does not have it")
+        raise Refusal(f"attribute '{attribute}' was not scored: {reason}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"format": FORMAT, "kind": "evaluation", **asdict(self)}
+
+
+def evaluate(
+    veils: Obfuscator | Sequence[Obfuscator],
+    splits: Split | Sequence[Split],
+    *,
+    seeds: Sequence[int] = (0,),
+    settings: InferenceSettings | None = None,
+    strength: Strength | None = None,
+    device: str = "cpu",
+) -> Evaluation:
+    """Trains inference models on raw training windows and scores the obfuscated test windows.
+
+    One obfuscator and its split, or one per fold of people: then each person is scored by the
+    fold that never saw them, and all are pooled. For every seed the models are trained and the
+    windows are obfuscated anew.
+    """
+    pairs = list(zip(_listed(veils), _listed(splits), strict=True))
+    first, split = pairs[0]
+    _check_folds([veil for veil, _ in pairs])
+    attributes, left_out = _scorable(split)
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in attributes}
+    work = [(seed, attribute) for seed in seeds for attribute in attributes]
+    hidden = {
+        (seed, fold): veil.obfuscate(part.test, strength, seed=seed)
+        for seed in seeds
+        for fold, (veil, part) in enumerate(pairs)
+    }
+    for seed, attribute in track(work, "inference models"):
+        parts = [
+            _read(part, hidden[seed, fold], attribute, settings, seed, device)
+            for fold, (_, part) in enumerate(pairs)
+        ]
+        tables[attribute].append(np.concatenate(parts))
+    scores = [
+        _score(name, first.policy_, split.test.classes[name], np.stack(per_seed))
+        for name, per_seed in tables.items()
+    ]
+    order = {"keep": 0, "hide": 1, "unlisted": 2}
+    return Evaluation(
+        method=first.name,
+        policy=first.policy_,
+        scores=tuple(sorted(scores, key=lambda score: order[score.role])),
+        left_out=left_out,
+        seeds=tuple(seeds),
+        folds=tuple(part.test.origin.fold if part.test.origin else 0 for _, part in pairs),
+        strength={name: float(np.mean(value)) for name, value in (strength or {}).items()},
+    )
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _check_folds(veils: list[Obfuscator]) -> None:
+    alike = {(veil.name, veil.preset, veil.settings, veil.policy_) for veil in veils}
+    if len(alike) > 1:
+        raise Refusal("runs of different methods, settings or policies cannot be pooled")
+    places = {veil.origin_ for veil in veils}
+    if len(veils) > 1 and len(places) < len(veils):
+        raise Refusal("two of the runs were trained on the same fold; give one run per fold")
+
+
+def _scorable(split: Split) -> tuple[list[str], dict[str, str]]:
+    """The attributes that can be scored, and why the others cannot."""
+    scorable, left_out = [], {}
+    for name in split.train.attributes:
+        train, test = (np.unique(_known(part, name)) for part in (split.train, split.test))
+        if len(train) < 2:
+            left_out[name] = "it has one class only in the training windows"
+        elif not np.isin(test, train).any():
+            left_out[name] = "no class of the test windows occurs in training (people are disjoint)"
+        else:
+            scorable.append(name)
+    return scorable, left_out
+
+
+def _known(windows: Windows, name: str) -> np.ndarray:
+    codes = windows.codes(name)
+    return codes[codes != UNKNOWN]
+
+
+def _read(
+    split: Split,
+    hidden: Windows,
+    attribute: str,
+    settings: InferenceSettings | None,
+    seed: int,
+    device: str,
+) -> np.ndarray:
+    """Confusion tables (people, raw or obfuscated, classes, classes) of one model."""
+    model = InferenceModel(settings, seed, device).fit(split.train, attribute)
+    true, person = split.test.codes(attribute), split.test.subject
+    classes = len(split.test.classes[attribute])
+    return np.stack(
+        [
+            confusion_by_person(true, model.predict(windows), person, classes)
+            for windows in (split.test, hidden)
+        ],
+        axis=1,
+    )
+
+
+def _score(name: str, policy: Policy, classes: tuple[str, ...], tables: np.ndarray) -> Score:
+    """Scores with intervals from tables (seeds, people, raw or obfuscated, true, read)."""
+
+    def estimate(which: int, statistic: Any) -> Estimate:
+        # The same people are drawn for every figure, so that figures can be compared.
+        return bootstrap(tables[:, :, which], statistic, np.random.default_rng(0))
+
+    whole = tables[:, :, 1].sum((0, 1))
+    return Score(
+        attribute=name,
+        role=policy.role(name),
+        classes=classes,
+        windows=int(whole.sum() / len(tables)),
+        chance=1 / len(classes),
+        majority=float(majority(whole)),
+        raw_accuracy=estimate(0, accuracy),
+        accuracy=estimate(1, accuracy),
+        raw_f1=estimate(0, macro_f1),
+        f1=estimate(1, macro_f1),
+        raw_privacy_loss=estimate(0, privacy_loss),
+        privacy_loss=estimate(1, privacy_loss),
+        f1_by_class=_by_class(classes, f1_by_class(whole)),
+        recall_by_class=_by_class(classes, recall_by_class(whole)),
+    )
+
+
+def _by_class(classes: tuple[str, ...], values: np.ndarray) -> dict[str, float]:
+    """Values of the classes that occur."""
+    return {
+        label: float(value)
+        for label, value in zip(classes, values, strict=True)
+        if np.isfinite(value)
+    }

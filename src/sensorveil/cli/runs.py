@@ -1,0 +1,237 @@
+"""sensorveil methods, fit, obfuscate, evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sensorveil.cli import options as given
+from sensorveil.cli.screen import Screen
+from sensorveil.errors import Refusal
+
+if TYPE_CHECKING:
+    from sensorveil.audit.evaluation import Evaluation
+    from sensorveil.data.splits import Split
+    from sensorveil.methods.base import Obfuscator
+
+Strength = Annotated[
+    list[str] | None, typer.Option("--strength", help="Knobs, as keep=4,gender=0.3.")
+]
+
+
+def methods(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
+    """All methods, their presets, settings and strengths."""
+    from sensorveil.methods.registry import registry
+
+    screen = Screen(quiet, as_json)
+    screen.table(
+        "Methods",
+        ("name", "what", "presets", "strengths"),
+        [
+            (name, made.summary, ", ".join(made.presets), ", ".join(made.capabilities.strengths))
+            for name, made in registry.items()
+        ],
+    )
+    screen.result(
+        {
+            name: {
+                "summary": made.summary,
+                "presets": {key: dict(value) for key, value in made.presets.items()},
+                "settings": asdict(made.Settings()),
+                "capabilities": asdict(made.capabilities),
+            }
+            for name, made in registry.items()
+        }
+    )
+
+
+def fit(
+    method: Annotated[
+        str, typer.Argument(help="A method's name; 'sensorveil methods' lists them.")
+    ],
+    keep: Annotated[list[str], typer.Option("--keep", help="What the application needs.")],
+    hide: Annotated[list[str], typer.Option("--hide", help="What is to be hidden.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
+    data: given.Data = "watch",
+    source: given.Source = None,
+    option: given.Options = None,
+    protocol: given.Protocol = None,
+    fold: given.Fold = 0,
+    preset: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
+    ] = None,
+    seed: given.Seed = 0,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Trains a method on a dataset's training windows and writes a run folder."""
+    import sensorveil
+    from sensorveil.methods.registry import method as find
+
+    screen = Screen(quiet, as_json)
+    made = find(method)
+    settings = given.settings(setting, made.Settings, method)
+    veil = made(preset, seed, given.check_device(device), **settings)
+    if out.exists():
+        raise Refusal(f"{out} exists already; choose another place or remove it")
+    split = sensorveil.load(data, protocol, fold, source, **given.values(option, "option"))
+    with screen.bars():
+        veil.fit(split.train, given.names(keep), given.names(hide))
+    sensorveil.save_run(veil, out)
+    screen.say(
+        f"{method} learnt from {len(split.train)} windows in {veil.metrics_['seconds']} s: {out}"
+    )
+    screen.result({"run": str(out), "method": method, "metrics": veil.metrics_})
+
+
+def obfuscate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path, typer.Option("--out", help="The .npz file to write.")],
+    data: given.Data = "",
+    source: given.Source = None,
+    option: given.Options = None,
+    protocol: given.Protocol = None,
+    fold: Annotated[int | None, typer.Option("--fold", help="Default: the run's.")] = None,
+    part: Annotated[str, typer.Option(help="test, train, validation or all.")] = "test",
+    strength: Strength = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
+    ] = None,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Writes a dataset's windows, obfuscated, to one .npz file."""
+    import sensorveil
+    from sensorveil.data.catalog import load_whole
+
+    screen = Screen(quiet, as_json)
+    if out.suffix != ".npz":
+        raise Refusal(f"the output {out} must end in .npz")
+    veil = sensorveil.load_run(run, given.check_device(device))
+    if part == "all":
+        name = data or _origin(veil, "dataset", run)
+        windows = load_whole(name, source, **given.values(option, "option"))[0]
+    elif part in ("train", "test", "validation"):
+        split = _split_of(veil, run, data, source, option, protocol, fold)
+        windows = getattr(split, part)
+    else:
+        raise Refusal(f"part '{part}' is unknown; known: all, test, train, validation")
+    with screen.bars():
+        hidden = veil.obfuscate(windows, given.numbers(strength, "strength"), seed)
+    hidden.save(out)
+    screen.say(f"{len(hidden)} windows of shape {hidden.shape}: {out}")
+    if seed is not None:
+        screen.say("Whoever knows the seed can repeat the noise: do not release this file with it.")
+    screen.result({"written": str(out), "windows": len(hidden), "shape": list(hidden.shape)})
+
+
+def evaluate(
+    run: Annotated[list[Path], typer.Argument(help="A run folder; several are folds to pool.")],
+    data: given.Data = "",
+    source: given.Source = None,
+    option: given.Options = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds: models and noise anew each.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Small models, for two cores.")] = False,
+    strength: Strength = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A .json file for the result.")] = None,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """The papers' measures: what models trained on raw data read from the obfuscated test."""
+    import sensorveil
+    from sensorveil.audit.conditions import conditions
+    from sensorveil.audit.evaluation import evaluate as score
+    from sensorveil.files import write_json
+    from sensorveil.measures.inference import InferenceSettings
+
+    screen = Screen(quiet, as_json)
+    if seeds < 1:
+        raise Refusal(f"--seeds is {seeds}; at least one is needed")
+    device = given.check_device(device)
+    veils = [sensorveil.load_run(place, device) for place in run]
+    splits = [
+        _split_of(veil, place, data, source, option, None, None)
+        for veil, place in zip(veils, run, strict=True)
+    ]
+    settings = InferenceSettings.quick() if quick else InferenceSettings()
+    knobs = given.numbers(strength, "strength")
+    with screen.bars():
+        result = score(
+            veils, splits, seeds=range(seeds), settings=settings, strength=knobs, device=device
+        )
+    content = {
+        **result.as_dict(),
+        "data": [asdict(veil.origin_) for veil in veils if veil.origin_],
+        "inference": asdict(settings),
+        "conditions": conditions(device),
+    }
+    if out:
+        write_json(out, content)
+    print_evaluation(screen, result)
+    screen.result(content)
+
+
+def print_evaluation(screen: Screen, result: Evaluation) -> None:
+    """The table that evaluate and demo print."""
+    rows = [
+        (
+            f"{score.attribute} ({score.role})",
+            f"{score.chance:.1%}",
+            f"{score.majority:.1%}",
+            str(score.raw_accuracy),
+            str(score.accuracy),
+            str(score.f1),
+            "" if score.role == "keep" else str(score.privacy_loss),
+        )
+        for score in result.scores
+    ]
+    screen.table(
+        f"{result.method}: read by models trained on raw data (95% interval over people and seeds)",
+        ("attribute", "chance", "majority", "raw", "obfuscated", "F1", "privacy loss"),
+        rows,
+    )
+    for name, reason in result.left_out.items():
+        screen.say(f"{name} was not scored: {reason}.")
+
+
+def _split_of(
+    veil: Obfuscator,
+    run: Path,
+    data: str,
+    source: Path | None,
+    option: list[str] | None,
+    protocol: str | None,
+    fold: int | None,
+) -> Split:
+    """The data that was asked for, by default that of the run, divided as the run's was."""
+    import sensorveil
+
+    origin = veil.origin_
+    own: dict[str, Any] = {"protocol": origin.split, "fold": origin.fold} if origin else {}
+    if origin and data and data != origin.dataset and not data.endswith(".toml"):
+        own = {}
+    chosen = {"protocol": protocol or own.get("protocol"), "fold": own.get("fold", 0)}
+    if fold is not None:
+        chosen["fold"] = fold
+    name = data or _origin(veil, "dataset", run)
+    split = sensorveil.load(name, source=source, **chosen, **given.values(option, "option"))
+    there = split.train.origin
+    if own and origin and there and there.protocol != origin.protocol:
+        raise Refusal(
+            f"{run} was trained by protocol {origin.protocol} of {origin.dataset}, and the data"
+            f" here is of {there.protocol}; give the same --data and --option as in fit"
+        )
+    return split
+
+
+def _origin(veil: Obfuscator, entry: str, run: Path) -> str:
+    if veil.origin_ is None:
+        raise Refusal(f"{run} does not say which data it was trained on; give --data")
+    return str(getattr(veil.origin_, entry))
