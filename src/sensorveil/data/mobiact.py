@@ -1,0 +1,217 @@
+"""MobiAct v2.0: a phone in the trousers' pocket, 66 people, activities of daily life and falls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.data.tables import numbers, read_csv
+from sensorveil.errors import Refusal
+
+_CHANNELS = tuple(f"{sensor}_{axis}" for sensor in ("acc", "gyro") for axis in "xyz")
+_RATE = 200.0
+_ANNOTATED = re.compile(r"(?P<task>[A-Z]{3})_(?P<subject>\d+)_(?P<trial>\d+)_annotated\.csv")
+_RAW = re.compile(r"(?P<task>[A-Z]{3})_acc_(?P<subject>\d+)_(?P<trial>\d+)\.txt")
+
+_PERSON = re.compile(
+    r"\| *(?P<id>\d+) *\|[^|]*\|[^|]*\| *(?P<age>\d+) *\| *(?P<height>\d+) *\| *(?P<weight>\d+) *\|"
+    r" *(?P<gender>\S+) *\|"
+)
+# Some rows of the Readme write a Greek capital Mu, which its encoding turns into an I with accent.
+_GENDERS = {"F": "female", "M": "male", "\N{GREEK CAPITAL LETTER MU}": "male", "Ì": "male"}
+
+# Number, gender, age (years) and weight (kg) of the 36 people of the papers, for a folder without
+# its Readme: facts from data_subjects.csv in github.com/sustainable-computing/ObscureNet.
+_PAPERS = (
+    "1m32,85 2m26,64 3f26,55 4m32,93 5f36,50 6f22,62 8m22,93 9m30,102 10f26,90 11f26,80 12m29,83"
+    " 16f27,56 18m25,73 19f25,63 20m26,71 21m25,70 25f22,62 26f25,60 27m25,82 35m23,76 36f22,62"
+    " 37m25,63 38f21,88 39m26,79 40m23,95 41f20,67 42m22,73 43m24,80 46f23,68 47m21,85 50f23,50"
+    " 51m23,70 54f27,55 55m28,78 58f21,58 59m26,70"
+)
+
+_Facts = Mapping[int, Mapping[str, Any]]
+
+
+class MobiAct(Dataset):
+    """Vavoulas, Chatzaki and others, the second release."""
+
+    name = "mobiact"
+    card = Card(
+        title="MobiAct v2.0",
+        modality="imu",
+        people=66,
+        hours=23.3,
+        rate=_RATE,
+        channels="acceleration with gravity (m/s^2) and angular velocity (rad/s), x, y, z each",
+        attributes={
+            "activity": "walking, standing, jogging, upstairs (and 8 more, 4 falls, 5 scenarios)",
+            "gender": "female or male",
+            "weight": "up to 70 kg, above 70 to 90, above 90",
+            "age": "up to 23 years, above 23 to 26, above 26",
+        },
+        licence="on request, for non-commercial research and education, by a usage agreement",
+        citation=(
+            "Vavoulas, Chatzaki, Malliotakis, Pediaditis, Tsiknakis: The MobiAct Dataset:"
+            " Recognition of Activities of Daily Living using Smartphones, ICT4AWE 2016,"
+            " doi 10.5220/0005792401430151"
+        ),
+        url="https://bmi.hmu.gr/the-mobifall-and-mobiact-datasets-2/",
+        obtain=(
+            "ask for MobiAct v2.0 at https://bmi.hmu.gr/the-mobifall-and-mobiact-datasets-2/ and"
+            " unpack it, with 'Annotated Data' (or 'Raw Data') and Readme.txt in one folder"
+        ),
+    )
+
+    def read(self, source: Path) -> Recordings:
+        """Reads the annotated CSVs, and the raw files of trials that have none."""
+        if not source.is_dir():
+            raise Refusal(f"mobiact: {source} is no folder; name the one with 'Annotated Data'")
+        files = sorted(path for path in source.rglob("*") if path.is_file())
+        people = _people([*files, *source.parent.glob("*.txt")])
+        items = list(_annotated(files, people))
+        items += _raw(files, people, {item.name for item in items})
+        items.sort(key=lambda item: item.name)
+        if not items:
+            raise Refusal(
+                f"mobiact: no file like WAL_1_1_annotated.csv or WAL_acc_1_1.txt under {source}"
+            )
+        return Recordings(tuple(items), _CHANNELS, rate=_RATE)
+
+
+def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:
+    """Trials with all sensors on one clock and an activity for every sample."""
+    for path in files:
+        found = _ANNOTATED.fullmatch(path.name)
+        if found:
+            table = read_csv(path, str(path), [*_CHANNELS, "label"])
+            signal = numbers(table, _CHANNELS, str(path))
+            if np.isnan(signal).any():
+                column, row = (int(i) for i in np.argwhere(np.isnan(signal))[0])
+                raise Refusal(
+                    f"{path}, row {row + 1}: {_CHANNELS[column]} is empty; unpack it again"
+                )
+            activity = table["label"].fillna("").astype(str).str.strip().to_numpy(dtype=str)
+            yield _recording(found, people, signal, activity)
+
+
+def _raw(files: list[Path], people: _Facts, known: set[str]) -> Iterator[Recording]:
+    """Trials with one file a sensor: the activity of the whole file is the task's."""
+    for path in files:
+        found = _RAW.fullmatch(path.name)
+        if found and _name(found) not in known:
+            signal, time = _merged(path, _gyroscope_of(path))
+            activity = np.full(len(time), found["task"])
+            yield _recording(found, people, signal, activity, time)
+
+
+def _name(found: re.Match[str]) -> str:
+    return f"{int(found['subject']):02d}-{found['task']}-{int(found['trial'])}"
+
+
+def _recording(
+    found: re.Match[str],
+    people: _Facts,
+    signal: np.ndarray,
+    activity: np.ndarray,
+    time: np.ndarray | None = None,
+) -> Recording:
+    subject = int(found["subject"])
+    labels = {
+        "activity": activity,
+        "task": found["task"],
+        "trial": int(found["trial"]),
+        **people.get(subject, {}),
+    }
+    return Recording(_name(found), f"{subject:02d}", signal, labels, time)
+
+
+def _gyroscope_of(path: Path) -> Path:
+    """The gyroscope's file of the same trial: beside the accelerometer's, or in its own folder."""
+    name = path.name.replace("_acc_", "_gyro_")
+    beside = path.parent / name
+    return beside if beside.is_file() else path.parent.parent / "GYRO" / name
+
+
+def _merged(acceleration: Path, rotation: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Both sensors on the accelerometer's clock, where both were on: signal and seconds.
+
+    The gyroscope is read off a straight line between its neighbouring samples.
+    """
+    time, first = _sensor(acceleration)
+    other, second = _sensor(rotation)
+    inside = (time >= other[0]) & (time <= other[-1])
+    if inside.sum() < 2:
+        raise Refusal(f"{acceleration} and {rotation.name} do not overlap in time")
+    time = time[inside]
+    turned = np.stack([np.interp(time, other, axis) for axis in second])
+    signal = np.concatenate([first[:, inside], turned]).astype(np.float32)
+    return signal, (time - time[0]) / 1e9
+
+
+def _sensor(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Nanoseconds and three axes of one sensor, from the lines after @DATA."""
+    try:
+        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+    except FileNotFoundError:
+        raise Refusal(
+            f"{path} is missing; a raw trial needs both its acc and its gyro file"
+        ) from None
+    marks = [number for number, line in enumerate(lines) if line.strip() == "@DATA"]
+    if not marks:
+        raise Refusal(f"{path} has no line @DATA; it is no raw file of MobiAct, or cut off")
+    rows = [(n, lines[n]) for n in range(marks[0] + 1, len(lines)) if lines[n].strip()]
+    if not rows:
+        raise Refusal(f"{path} has no samples after @DATA; download it again")
+    values = np.array([_sample(line, f"{path}, line {n + 1}") for n, line in rows])
+    if np.any(np.diff(values[:, 0]) < 0):
+        line = rows[int(np.argmax(np.diff(values[:, 0]) < 0)) + 1][0] + 1
+        raise Refusal(f"{path}, line {line}: time runs backwards; repair or remove the file")
+    return values[:, 0], values[:, 1:].T
+
+
+def _sample(line: str, where: str) -> list[float]:
+    cells = line.split(",")
+    try:
+        if len(cells) == 4:
+            return [float(cell) for cell in cells]
+    except ValueError:
+        pass
+    raise Refusal(f"{where}: '{line.strip()}' is not timestamp, x, y, z")
+
+
+def _people(files: list[Path]) -> _Facts:
+    """Age, height, weight and gender by number: from the Readme, else of the papers' 36."""
+    for path in files:
+        if path.name.lower().startswith("readme") and path.suffix.lower() == ".txt":
+            return _read_people(path)
+    people: dict[int, dict[str, Any]] = {}
+    for number, gender, age, weight in re.findall(r"(\d+)([mf])(\d+),(\d+)", _PAPERS):
+        people[int(number)] = {
+            "gender": "female" if gender == "f" else "male",
+            "age": float(age),
+            "weight": float(weight),
+        }
+    return people
+
+
+def _read_people(path: Path) -> _Facts:
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1253", errors="replace")
+    people: dict[int, dict[str, Any]] = {}
+    for row in _PERSON.finditer(text):
+        if row["gender"] not in _GENDERS:
+            raise Refusal(f"{path}: person {row['id']} has gender '{row['gender']}', not M or F")
+        measured = {name: float(row[name]) for name in ("age", "height", "weight")}
+        people[int(row["id"])] = {"gender": _GENDERS[row["gender"]], **measured}
+    if not people:
+        raise Refusal(f"{path} has no table of subjects; take the Readme.txt of MobiAct v2.0")
+    return people

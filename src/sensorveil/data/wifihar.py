@@ -1,0 +1,177 @@
+"""WiFi-HAR: five experiments by 30 people in three rooms, heard by an Intel 5300 card."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.intel5300 import CHANNELS, SUBCARRIERS, channels_first, read_log
+from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.data.tables import read_csv
+from sensorveil.errors import Refusal
+
+_NAME = re.compile(
+    r"E(?P<environment>\d+)_S(?P<subject>\d+)_C(?P<experiment>\d+)_A(?P<activity>\d+)_T(?P<trial>\d+)"
+    r"\.(csv|dat)$",
+    re.IGNORECASE,
+)
+_COLUMNS = tuple(f"csi_1_{rx}_{sc}" for rx in (1, 2, 3) for sc in range(1, SUBCARRIERS + 1))
+_PEOPLE = "people.csv"
+
+# '15+-7i' becomes '15 -7': then all numbers of a file are read in one go.
+_PLAIN = str.maketrans({"+": " ", ",": " ", "i": None, '"': None})
+
+
+class WifiHar(Dataset):
+    """Alsaify and others."""
+
+    name = "wifihar"
+    card = Card(
+        title="WiFi-HAR (Wi-Fi activity recognition with and without line of sight)",
+        modality="csi",
+        people=30,
+        hours=float("nan"),  # not stated
+        rate=320.0,
+        channels="3 receive antennas x 30 subcarriers, complex, in the tool's counts",
+        attributes={
+            "activity": "standing, sitting, lying down, turning (of 12 activities)",
+            "weight": "below 80 kg, from 80 kg; only with people.csv",
+            "gender": "female or male; only with people.csv",
+            "subject": "the person",
+        },
+        licence="CC BY 4.0",
+        citation=(
+            "Alsaify, Almazari, Alazrai, Daoud: A dataset for Wi-Fi-based human activity"
+            " recognition in line-of-sight and non-line-of-sight indoor environments, Data in Brief"
+            " 33 (2020) 106534, doi 10.1016/j.dib.2020.106534"
+        ),
+        url="https://data.mendeley.com/datasets/v38wjmz6f6/1",
+        obtain=(
+            "download Environment 1 (the protocol needs no other) from"
+            " https://data.mendeley.com/datasets/v38wjmz6f6/1, zipped or unpacked, into one folder;"
+            " the files do not tell who is how heavy, so for weight and gender put a people.csv"
+            " beside them with the columns subject, weight (kg) and gender (female or male)"
+        ),
+    )
+
+    def read(self, source: Path) -> Recordings:
+        """Reads the CSV files, unpacked or in zips, or the logs of the authors' repository."""
+        people = _people(source)
+        items = [_recording(name, content, people) for name, content in _trials(source)]
+        items.sort(key=lambda item: item.name)
+        return Recordings(tuple(items), CHANNELS, rate=320.0)
+
+
+def _trials(source: Path) -> Iterator[tuple[str, bytes]]:
+    """The name and content of each trial of a folder or a zip."""
+    paths = [source] if source.is_file() else sorted(source.rglob("*"))
+    for path in paths:
+        if path.suffix.lower() == ".zip":
+            yield from _zipped(path)
+        elif _NAME.search(path.name) and path.is_file():
+            yield str(path), path.read_bytes()
+
+
+def _zipped(archive: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(archive) as content:
+            for name in sorted(content.namelist()):
+                if _NAME.search(name):
+                    yield f"{archive}: {name}", content.read(name)
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise Refusal(f"{archive} is not a whole zip file ({error}); download it again") from None
+
+
+def _recording(name: str, content: bytes, people: dict[int, dict[str, Any]]) -> Recording:
+    found = _NAME.search(name)
+    assert found is not None  # _trials gives no other names
+    subject = int(found["subject"])
+    if people and subject not in people:
+        raise Refusal(f"{name}: person {subject} is not in {_PEOPLE}; add a row")
+    if name.lower().endswith(".dat"):
+        signal = channels_first(read_log(content, name), name)
+    else:
+        signal = _table(content, name)
+    labels = {
+        "environment": int(found["environment"]),
+        "experiment": int(found["experiment"]),
+        "activity": f"A{int(found['activity']):02d}",
+        "trial": int(found["trial"]),
+        **people.get(subject, {}),
+    }
+    return Recording(found[0].rpartition(".")[0], f"{subject:02d}", signal, labels)
+
+
+def _table(content: bytes, name: str) -> np.ndarray:
+    """A CSV file with complex numbers as text, as (90, packets)."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refusal(f"{name} is not UTF-8 text; download it again") from None
+    head, _, body = text.partition("\n")
+    columns = [column.strip(' "') for column in head.strip().split(",")]
+    missing = [column for column in _COLUMNS if column not in columns]
+    if missing:
+        raise Refusal(f"{name} lacks the column {missing[0]} ({len(missing)} of 90 are missing)")
+    # A complex column has two numbers in a row, any other one.
+    width = [2 if column.startswith("csi_") else 1 for column in columns]
+    rows = _numbers(body, sum(width), name)
+    first = dict(zip(columns, np.cumsum([0, *width]), strict=False))
+    at = [first[column] for column in _COLUMNS]
+    signal = rows[:, at] + 1j * rows[:, [place + 1 for place in at]]
+    return np.ascontiguousarray(signal.T, dtype=np.complex64)
+
+
+def _numbers(body: str, width: int, name: str) -> np.ndarray:
+    """All numbers of the rows, or the refusal that names the first row that is wrong."""
+    lines = body.translate(_PLAIN).strip().splitlines()
+    if not lines:
+        raise Refusal(f"{name} has no rows")
+    try:
+        return np.array(" ".join(lines).split(), dtype=np.float32).reshape(len(lines), width)
+    except ValueError:
+        number = next(n for n, line in enumerate(lines, 1) if not _is_row(line, width))
+        raise Refusal(
+            f"{name}, row {number}: there are not {width} numbers, complex ones like 15+-7i;"
+            " download it again"
+        ) from None
+
+
+def _is_row(line: str, width: int) -> bool:
+    try:
+        return len([float(word) for word in line.split()]) == width
+    except ValueError:
+        return False
+
+
+def _people(source: Path) -> dict[int, dict[str, Any]]:
+    """Weight and gender by subject from people.csv; without the file they are unknown.
+
+    The files do not describe their people, and no published table of them could be checked; so
+    none is built in.
+    """
+    place = (source if source.is_dir() else source.parent) / _PEOPLE
+    if not place.is_file():
+        return {}
+    table = read_csv(place, str(place), ["subject", "weight", "gender"])
+    people: dict[int, dict[str, Any]] = {}
+    for row in table.itertuples():
+        code = re.fullmatch(r"S?(\d+)", str(row.subject).strip(), re.IGNORECASE)
+        gender = str(row.gender).strip().lower()
+        try:
+            weight = float(row.weight)
+        except ValueError:
+            raise Refusal(f"{place}: weight '{row.weight}' is no number") from None
+        if code is None or gender not in ("female", "male", "nan"):
+            raise Refusal(
+                f"{place}: subject '{row.subject}', gender '{row.gender}'; subjects are 1 or S01,"
+                " genders female or male"
+            )
+        people[int(code[1])] = {"weight": weight, "gender": gender}
+    return people

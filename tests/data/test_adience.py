@@ -1,0 +1,164 @@
+"""Adience: labels, albums and pixels from small files in the official layout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sensorveil.data import load
+from sensorveil.data.adience import Adience
+from sensorveil.data.corpus import apply_protocol
+from sensorveil.errors import Refusal
+
+Image = pytest.importorskip("PIL.Image")
+
+_HEADER = (
+    "user_id\toriginal_image\tface_id\tage\tgender\tx\ty\tdx\tdy\ttilt_ang"
+    "\tfiducial_yaw_angle\tfiducial_score"
+)
+_AGES = ["(0, 2)", "3", "(8, 12)", "22", "35", "(8, 23)", "34", "None", "58", "(60, 100)"]
+_GROUPS = ["0-3", "0-3", "8-13", "22-32", "35-48", "", "", "", "48-58", "60-100"]
+
+
+def _write_face(folder: Path, album: str, image: str, face: int, level: int) -> None:
+    place = folder / "aligned" / album
+    place.mkdir(parents=True, exist_ok=True)
+    picture = Image.new("RGB", (816, 816), (level, level, level))
+    picture.save(place / f"landmark_aligned_face.{face}.{image}", "JPEG")
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    """Five folds; fold f holds the album f with 10 - f images, one age each."""
+    for fold in range(5):
+        lines = [_HEADER]
+        for number in range(10 - fold):
+            album, image = f"{fold}@N03", f"{number}_o.jpg"
+            gender = "fmu"[number % 3]
+            lines.append(
+                f"{album}\t{image}\t{fold}\t{_AGES[number]}\t{gender}\t0\t4\t10\t13\t-5\t0\t17"
+            )
+            _write_face(tmp_path, album, image, fold, 25 * number)
+        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines) + "\n", "utf-8-sig")
+    return tmp_path
+
+
+def test_reads_images_and_labels(official):
+    raw = Adience().read(official)
+    assert len(raw.items) == 40
+    item = next(item for item in raw.items if item.name == "1@N03/1.4_o.jpg")
+    assert item.signal.shape == (1, 80, 80)
+    np.testing.assert_allclose(item.signal, 100 / 255, atol=0.01)
+    assert item.subject == "1@N03"
+    assert item.labels["album_rank"] == 2
+    assert item.labels["face"] == "1"
+
+
+def test_pixels_lie_where_they_lay(official):
+    picture = Image.new("L", (816, 816), 0)
+    picture.paste(255, (408, 0, 816, 408))  # the right upper quarter
+    picture.save(official / "aligned" / "0@N03" / "landmark_aligned_face.0.0_o.jpg", "JPEG")
+    grey = Adience().read(official).items[0].signal[0]
+    assert grey[:38, 42:].min() > 0.95
+    assert max(grey[42:].max(), grey[:, :38].max()) < 0.05
+
+
+def test_stray_ages_fall_into_the_groups(official):
+    windows = apply_protocol(Adience().protocol(), Adience().read(official)).windows(80, 80)
+    assert windows.signal.shape == (40, 1, 80, 80)
+    codes = windows.labels["age"][:10]
+    assert ["" if c < 0 else windows.classes["age"][c] for c in codes] == _GROUPS
+    assert windows.labels["gender"][:3].tolist() == [0, 1, -1]
+
+
+def test_only_the_33_largest_albums_are_taken(tmp_path):
+    for fold in range(5):
+        lines = [_HEADER]
+        for number in range(8):
+            album = f"{fold}{number}@N00"
+            # Album 40 has one image more than the others; 39 albums tie and go by name.
+            for image in range(2 if album == "40@N00" else 1):
+                lines.append(f"{album}\t{image}.jpg\t1\t(4, 6)\tf" + "\t0" * 7)
+                _write_face(tmp_path, album, f"{image}.jpg", 1, 100)
+        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines), "utf-8")
+    corpus = apply_protocol(Adience().protocol(), Adience().read(tmp_path))
+    chosen = set(corpus.classes["subject"])
+    every = [f"{fold}{number}@N00" for fold in range(5) for number in range(8)]
+    assert chosen == {"40@N00", *every[:32]}
+
+
+@pytest.mark.parametrize(("split", "share"), [("paper", 0.3), ("recording", 0.3)])
+def test_splits_at_random(official, split, share):
+    divided = load("adience", split, source=official)
+    assert len(divided.test) == pytest.approx(40 * share, abs=1)
+    assert not set(divided.train.recording) & set(divided.test.recording)
+
+
+def test_splits_by_album_and_by_photo(tmp_path):
+    for fold in range(5):
+        lines = [_HEADER]
+        for album in (f"{fold}a@N00", f"{fold}b@N00"):
+            for image in range(4):
+                for face in (1, 2):
+                    name = f"{album[:2]}{image}.jpg"
+                    lines.append(f"{album}\t{name}\t{face}\t(4, 6)\tf" + "\t0" * 7)
+                    _write_face(tmp_path, album, name, face, 100)
+        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines), "utf-8")
+    divided = load("adience", "subject", fold=2, source=tmp_path)
+    assert not set(divided.train.subject) & set(divided.test.subject)
+    divided = load("adience", "recording", source=tmp_path)
+    train, test = (
+        {part.recordings[i].split("/")[1][2:] for i in part.recording}
+        for part in (divided.train, divided.test)
+    )
+    assert not train & test
+    assert len(test) == 12
+
+
+def test_a_face_that_is_listed_twice_counts_once(official):
+    listed = official / "fold_1_data.txt"
+    listed.write_text(listed.read_text("utf-8") + listed.read_text("utf-8").split("\n")[1] + "\n")
+    assert len(Adience().read(official).items) == 40
+
+
+def test_refuses_damaged_and_missing_images(official):
+    path = official / "aligned" / "2@N03" / "landmark_aligned_face.2.5_o.jpg"
+    whole = path.read_bytes()
+    for part in (b"", b"no image", whole[: len(whole) // 2]):
+        path.write_bytes(part)
+        with pytest.raises(Refusal, match=r"2\.5_o\.jpg is not a whole image"):
+            Adience().read(official)
+    path.unlink()
+    with pytest.raises(Refusal, match=r"2\.5_o\.jpg is missing"):
+        Adience().read(official)
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (b"", "is empty"),
+        (_HEADER.encode(), "no rows"),
+        (b"user_id,age\n1,2\n", "lacks the column"),
+        (b"\xff\xfe\x00", "UTF-8"),
+    ],
+)
+def test_refuses_damaged_fold_files(official, content, wrong):
+    (official / "fold_3_data.txt").write_bytes(content)
+    with pytest.raises(Refusal, match=wrong) as refusal:
+        Adience().read(official)
+    assert "fold_3_data.txt" in str(refusal.value)
+
+
+def test_refuses_a_missing_fold_file(official):
+    (official / "fold_4_data.txt").unlink()
+    with pytest.raises(Refusal, match=r"fold_4_data\.txt is missing"):
+        Adience().read(official)
+
+
+def test_says_which_extra_to_install(official, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(Refusal, match=r"pip install sensorveil\[images\]"):
+        Adience().read(official)

@@ -1,0 +1,259 @@
+"""AudioMNIST: both layouts give the same, damaged files are refused, the real counts are met."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import wavfile
+from scipy.signal import resample_poly
+
+from sensorveil.data import load
+from sensorveil.data.audiomnist import AudioMnist, AudioMnistHubert, embedding, read_waveform
+from sensorveil.data.corpus import apply_protocol
+from sensorveil.data.logmel import log_mel
+from sensorveil.errors import Refusal
+
+_PEOPLE = {
+    "01": {"accent": "german", "age": 30, "gender": "male", "native speaker": "no"},
+    "12": {"accent": "German", "age": "26", "gender": "female", "native speaker": "no"},
+    "45": {"accent": "Brasilian", "age": "1234", "gender": "male", "native speaker": "yes"},
+}
+
+
+def _waveform(seed: int, samples: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 2000, samples).astype(np.int16)
+
+
+@pytest.fixture
+def official(tmp_path: Path) -> Path:
+    """Three speakers, two digits, two trials, in the authors' layout."""
+    for number, person in enumerate(_PEOPLE):
+        folder = tmp_path / "data" / person
+        folder.mkdir(parents=True)
+        for digit in (0, 7):
+            for trial in (0, 1):
+                samples = _waveform(number * 100 + digit * 10 + trial, 20_000 + 1000 * number)
+                wavfile.write(folder / f"{digit}_{person}_{trial}.wav", 48_000, samples)
+    meta = tmp_path / "data" / "audioMNIST_meta.txt"
+    meta.write_text(json.dumps(_PEOPLE), "utf-8-sig")
+    return tmp_path
+
+
+def _write_compact(official: Path, folder: Path) -> None:
+    """The compact layout of the same clips, written by its own rules."""
+    levels, rows = [], []
+    for number, person in enumerate(_PEOPLE):
+        for digit in (0, 7):
+            for trial in (0, 1):
+                samples = _waveform(number * 100 + digit * 10 + trial, 20_000 + 1000 * number)
+                decibels = log_mel(resample_poly(samples / 32768, 1, 3))
+                levels.append(np.rint((decibels + 90) * 2).astype(np.uint8))
+                rows.append((digit, int(person), trial, decibels.shape[1]))
+    digit, speaker, trial, frames = np.array(rows, np.uint8).T
+    np.savez(
+        folder / "logmel40_u8.npz",
+        logmel=np.concatenate(levels, axis=1),
+        digit=digit,
+        speaker=speaker,
+        trial=trial,
+        frames=frames,
+    )
+    lines = ["speaker,accent,age,gender,native speaker"]
+    lines += [
+        f"{int(n)},{p['accent']},{p['age']},{p['gender']},{p['native speaker']}"
+        for n, p in _PEOPLE.items()
+    ]
+    (folder / "subjects.csv").write_text("\n".join(lines), "utf-8")
+
+
+def test_official_layout(official):
+    raw = AudioMnist().read(official)
+    assert [item.name for item in raw.items[:3]] == ["01-0-00", "01-0-01", "01-7-00"]
+    assert len(raw.items) == 12
+    assert raw.rate == 62.5
+    first = raw.items[0]
+    # 20,000 samples at 48 kHz are 6,667 at 16 kHz, so 1 + (6667 - 512) // 256 frames.
+    assert first.signal.shape == (40, 25)
+    assert first.labels["age"] == 30
+    assert {item.labels["age"] for item in raw.items if item.subject == "45"} == {None}
+    # The folder data itself may be named, too.
+    assert len(AudioMnist().read(official / "data").items) == 12
+
+
+def test_both_layouts_give_the_same(official, tmp_path):
+    compact = tmp_path / "compact"
+    compact.mkdir()
+    _write_compact(official, compact)
+    one, other = AudioMnist().read(official), AudioMnist().read(compact)
+    assert [item.name for item in one.items] == [item.name for item in other.items]
+    for left, right in zip(one.items, other.items, strict=True):
+        np.testing.assert_array_equal(left.signal, right.signal)
+        assert left.labels == right.labels
+
+
+def test_protocol_fills_up_and_spells_accents_alike(official):
+    corpus = apply_protocol(AudioMnist().protocol(), AudioMnist().read(official))
+    windows = corpus.windows(64, 64, ("digit",))
+    assert len(windows) == 12
+    assert (windows.signal[0][:, 25:] == -90).all()
+    accents = [windows.classes["accent"][code] for code in windows.labels["accent"]]
+    assert accents == ["German"] * 8 + ["Brazilian"] * 4
+    assert windows.labels["age"][-1] == -1
+
+
+@pytest.mark.parametrize(
+    ("rate", "samples", "wrong"),
+    [
+        (16_000, np.zeros(9000, np.int16), "16000 Hz"),
+        (48_000, np.zeros((9000, 2), np.int16), "2 channel"),
+        (48_000, np.zeros(9000, np.float32), "float32"),
+        (48_000, np.zeros(0, np.int16), "holds 0 samples"),
+        (48_000, np.zeros(1535, np.int16), "holds 1535 samples"),
+    ],
+)
+def test_refuses_another_kind_of_wav(tmp_path, rate, samples, wrong):
+    wavfile.write(tmp_path / "a.wav", rate, samples)
+    with pytest.raises(Refusal, match=wrong) as refusal:
+        read_waveform(tmp_path / "a.wav")
+    assert "a.wav" in str(refusal.value)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20, 40, 5000])
+def test_refuses_a_truncated_wav(official, kept):
+    path = official / "data" / "12" / "7_12_1.wav"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(Refusal, match=r"7_12_1\.wav") as refusal:
+        AudioMnist().read(official)
+    assert "\n" not in str(refusal.value)
+
+
+def test_refuses_wrong_tables(official):
+    meta = official / "data" / "audioMNIST_meta.txt"
+    for content in (b"", b"\xff\xfe{", b'["a"]', b'{"01": {"age": 3}}'):
+        meta.write_bytes(content)
+        with pytest.raises(Refusal, match=r"audioMNIST_meta\.txt"):
+            AudioMnist().read(official)
+    meta.write_text(json.dumps({"01": _PEOPLE["01"]}))
+    with pytest.raises(Refusal, match=r"speaker (12|45) is not in"):
+        AudioMnist().read(official)
+    meta.unlink()
+    with pytest.raises(Refusal, match="holds neither"):
+        AudioMnist().read(official)
+
+
+def test_refuses_a_damaged_compact_file(official, tmp_path):
+    folder = tmp_path / "compact"
+    folder.mkdir()
+    _write_compact(official, folder)
+    whole = (folder / "logmel40_u8.npz").read_bytes()
+    for part in (b"", whole[:100], whole[: len(whole) // 2], b"not a zip"):
+        (folder / "logmel40_u8.npz").write_bytes(part)
+        with pytest.raises(Refusal, match="logmel40_u8"):
+            AudioMnist().read(folder)
+    one = np.ones(2, np.uint8)
+    np.savez(
+        folder / "logmel40_u8.npz",
+        logmel=np.zeros((40, 3), np.uint8), digit=one, speaker=one, trial=one, frames=one,
+    )  # fmt: skip
+    with pytest.raises(Refusal, match="frames add up to 2"):
+        AudioMnist().read(folder)
+    np.savez(folder / "logmel40_u8.npz", logmel=np.array([{}], object))
+    with pytest.raises(Refusal, match="not a whole npz"):
+        AudioMnist().read(folder)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="it is there")
+def test_hubert_says_which_extra_to_install(official):
+    with pytest.raises(Refusal, match=r"pip install sensorveil\[audio\]"):
+        AudioMnistHubert().read(official)
+
+
+def test_hubert_needs_the_wav_files(tmp_path):
+    (tmp_path / "logmel40_u8.npz").touch()
+    with pytest.raises(Refusal, match="needs the wav files"):
+        AudioMnistHubert().read(tmp_path)
+
+
+def test_hubert_embedding_is_the_mean_at_length_one():
+    torch = pytest.importorskip("torch")
+
+    class Echo:
+        """A stand-in for the model: two steps of three numbers, from the waveform itself."""
+
+        def __call__(self, waveform):
+            assert waveform.shape == (1, 6)
+            self.last_hidden_state = waveform.reshape(1, 2, 3)
+            return self
+
+    result = embedding(Echo(), np.array([0.0, 1, 2, 0, 3, 4]))
+    np.testing.assert_allclose(result, np.array([0, 2, 3]) / np.sqrt(13), rtol=1e-6)
+    assert torch.is_tensor(torch.from_numpy(result))
+
+
+def test_hubert_end_to_end_with_a_tiny_model(official, tmp_path, monkeypatch):
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setenv("SENSORVEIL_DATA", str(tmp_path / "home"))
+    with pytest.raises(Refusal, match="no HuBERT weights"):
+        AudioMnistHubert().read(official)
+    config = transformers.HubertConfig(
+        hidden_size=768, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    transformers.HubertModel(config).save_pretrained(tmp_path / "home" / "hubert-base-ls960")
+    raw = AudioMnistHubert().read(official)
+    windows = apply_protocol(AudioMnistHubert().protocol(), raw).windows(768, 768)
+    assert windows.signal.shape == (12, 1, 768)
+    np.testing.assert_allclose(np.linalg.norm(windows.signal, axis=-1), 1, rtol=1e-5)
+
+
+def test_hubert_protocol_differs_only_in_the_window():
+    one, other = AudioMnist().protocol(), AudioMnistHubert().protocol()
+    assert (other.length, other.stride) == (768, 768)
+    assert one.attributes == other.attributes
+    assert one.splits == other.splits
+
+
+@pytest.mark.data
+def test_real_clips(real_data):
+    begun = time.monotonic()
+    split = load("audiomnist", source=real_data / "audiomnist")
+    assert time.monotonic() - begun < 30
+    assert split.test.origin.split == "paper"
+    assert (len(split.train), len(split.test)) == (9600, 2400)
+    assert split.train.shape == (40, 64)
+    # 8:2 within each of the 600 pairs of speaker and digit: 4 of 20 trials.
+    pairs = split.test.subject * 10 + split.test.labels["digit"]
+    assert (np.bincount(pairs) == 4).all()
+    everything = {name: np.concatenate([split.train.labels[name], split.test.labels[name]])
+                  for name in split.train.attributes}  # fmt: skip
+    assert np.bincount(everything["gender"]).tolist() == [12 * 200, 48 * 200]
+    assert len(np.unique(everything["accent"])) == 16
+    assert (everything["accent"] >= 0).all()
+    assert len(np.unique(everything["age"][everything["age"] >= 0])) == 17
+    assert (everything["age"] < 0).sum() == 200
+    assert len(split.train.classes["subject"]) == 60
+
+
+@pytest.mark.data
+def test_real_levels_fit_the_speakers_loudness(real_data):
+    # Bands that add up to 1 keep the power, so a speaker's rms can be read off the spectra: by
+    # Parseval, power / (512 / 2) / sum(hann^2). The README measured 0.0014 to 0.028 on the waves.
+    raw = AudioMnist().read(real_data / "audiomnist")
+    power: dict[str, list[np.ndarray]] = {}
+    for item in raw.items:
+        power.setdefault(item.subject, []).append((10 ** (item.signal / 10)).sum(0))
+    rms = [np.sqrt(np.concatenate(p).mean() / 256 / 192) for p in power.values()]
+    assert min(rms) == pytest.approx(0.0014, rel=0.1)
+    assert max(rms) == pytest.approx(0.028, rel=0.1)
+
+
+@pytest.mark.data
+def test_real_strangers(real_data):
+    split = load("audiomnist", "subject", fold=1, source=real_data / "audiomnist")
+    assert not set(split.train.subject) & set(split.test.subject)
+    assert len(np.unique(split.test.subject)) == 12
+    assert set(np.unique(split.test.labels["gender"])) == {0, 1}

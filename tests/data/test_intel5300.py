@@ -1,0 +1,124 @@
+"""The log reader, against a writer that packs one bit after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import intel5300_writer as writer
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensorveil.data.intel5300 import channels_first, read_log, unit_power
+from sensorveil.errors import Refusal
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rx=st.integers(1, 3), tx=st.integers(1, 3), packets=st.integers(1, 4), seed=st.integers(0, 99)
+)
+def test_every_shape_comes_back_bit_for_bit(rx: int, tx: int, packets: int, seed: int) -> None:
+    csi = writer.random_csi(np.random.default_rng(seed), packets, rx, tx)
+    log = read_log(b"".join(writer.record(m, antennas=tuple(range(rx))) for m in csi), "a.dat")
+    np.testing.assert_array_equal(log.csi, csi)
+    assert log.csi.dtype == np.complex64
+    assert (log.cut, log.left_out) == (False, 0)
+
+
+def test_receivers_are_sorted_by_their_antenna() -> None:
+    csi = writer.random_csi(np.random.default_rng(0), 1)
+    # The first receiver listened on the third antenna, the second on the first, and so on.
+    log = read_log(writer.record(csi[0], antennas=(2, 0, 1)), "a.dat")
+    np.testing.assert_array_equal(log.csi[0], csi[0][[1, 2, 0]])
+    twice = read_log(writer.record(csi[0], antennas=(1, 1, 0)), "a.dat")
+    np.testing.assert_array_equal(twice.csi[0], csi[0])
+
+
+def test_header_fields_and_time_over_the_end_of_the_counter() -> None:
+    csi = writer.random_csi(np.random.default_rng(1), 3)
+    content = b"".join(
+        writer.record(m, 2**32 - 1000 + 1000 * i, agc=40 + i, rssi=(1 + i, 2, 3))
+        for i, m in enumerate(csi)
+    )
+    log = read_log(content, "a.dat")
+    np.testing.assert_allclose(log.seconds, [0, 0.001, 0.002])
+    assert log.agc.tolist() == [40, 41, 42]
+    assert log.rssi.tolist() == [[1, 2, 3], [2, 2, 3], [3, 2, 3]]
+
+
+def test_a_packet_stamped_too_early_is_a_step_back_not_a_turn_of_the_counter() -> None:
+    csi = writer.random_csi(np.random.default_rng(8), 3)
+    stamps = (5000, 4000, 6000)
+    content = b"".join(writer.record(m, t) for m, t in zip(csi, stamps, strict=True))
+    np.testing.assert_allclose(read_log(content, "a.dat").seconds, [0, -0.001, 0.001])
+
+
+def test_a_cut_end_is_read_up_to_it_and_other_records_are_passed_over() -> None:
+    csi = writer.random_csi(np.random.default_rng(2), 3)
+    one = writer.record(csi[0])
+    other = b"\x00\x05\xc1abcd"
+    content = other + one + other + writer.record(csi[1]) + writer.record(csi[2])
+    for missing in (1, 100, len(one) - 3, len(one) - 1):
+        log = read_log(content[:-missing], "a.dat")
+        np.testing.assert_array_equal(log.csi, csi[:2])
+        assert log.cut
+
+
+def test_packets_with_other_antennas_are_left_out() -> None:
+    generator = np.random.default_rng(3)
+    many, one = writer.random_csi(generator, 3), writer.random_csi(generator, 1, rx=2, tx=2)
+    content = writer.log(many[:2]) + writer.record(one[0]) + writer.log(many[2:])
+    log = read_log(content, "a.dat")
+    np.testing.assert_array_equal(log.csi, many)
+    assert log.left_out == 1
+
+
+def _with(content: bytes, at: int, value: int) -> bytes:
+    return content[:at] + bytes([value]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda c: b"", "no whole packet"),
+        (lambda c: c[:50], "no whole packet"),
+        (lambda c: b"\x00\x05\xc1abcd", "no whole packet"),
+        (lambda c: b"time,csi\n1,2\n", "no log of the CSI tool"),
+        (lambda c: c + b"\x00\x00\xbb", "a record of 0 bytes"),
+        (lambda c: _with(c, 11, 2), "does not have the size"),  # two receivers in a record of three
+        (lambda c: _with(c, 11, 77), "does not have the size"),
+        (lambda c: _with(c, 19, 1), "does not have the size"),  # the length within the header
+        (lambda c: b"\x00\x02\xbbx" + c, "does not have the size"),
+    ],
+)
+def test_what_is_no_log_is_refused(change, reason: str) -> None:
+    whole = writer.log(writer.random_csi(np.random.default_rng(4), 2))
+    with pytest.raises(Refusal, match=reason) as refusal:
+        read_log(change(whole), "bad.dat")
+    assert "bad.dat" in str(refusal.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"gone\.dat cannot be read"):
+        read_log(tmp_path / "gone.dat")
+
+
+def test_channels_first_has_receivers_outside_and_subcarriers_inside() -> None:
+    csi = writer.random_csi(np.random.default_rng(5), 4)
+    signal = channels_first(read_log(writer.log(csi), "a.dat"), "a.dat")
+    assert signal.shape == (90, 4)
+    assert signal[2 * 30 + 7, 3] == csi[3, 2, 0, 7]
+    two = read_log(writer.record(writer.random_csi(np.random.default_rng(6), 1, tx=2)[0]), "b.dat")
+    with pytest.raises(Refusal, match="3 receive and 2 transmit"):
+        channels_first(two, "b.dat")
+
+
+def test_unit_power_takes_out_the_gain_and_nothing_else() -> None:
+    csi = writer.random_csi(np.random.default_rng(7), 5).reshape(5, 90).T
+    scaled = unit_power(csi)
+    np.testing.assert_allclose(np.mean(np.abs(scaled) ** 2, axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(unit_power(csi * np.float32(7)), scaled, rtol=1e-5)
+    np.testing.assert_allclose(np.angle(scaled), np.angle(csi), atol=1e-5)
+    assert scaled.dtype == np.complex64
+    assert not unit_power(np.zeros((90, 1), np.complex64)).any()

@@ -1,0 +1,263 @@
+"""MobiAct: both official layouts, the people, and the papers' protocol."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sensorveil.data.catalog import load
+from sensorveil.data.corpus import apply_protocol
+from sensorveil.data.mobiact import MobiAct, _people
+from sensorveil.data.protocol import packaged_protocol
+from sensorveil.data.splits import split_windows
+from sensorveil.errors import Refusal
+
+HEADING = "timestamp,rel_time,acc_x,acc_y,acc_z,gyro_x,gyro_y,gyro_z,azimuth,pitch,roll,label"
+RULE = "+------+---------+-----------+-------+----------+----------+----------+"
+README = f"""Subjects:
+{RULE}
+|  ID  |  Name   |  Surname  |  Age  |  Height  |  Weight  |  Gender  |
+{RULE}
+|    1 | sub1    | sub1      |    41 |      181 |       91 |  M       |
+|    2 | sub2    | sub2      |    26 |      160 |       50 |  F       |
+|   28 | sub28   | sub28     |    23 |      178 |       70 |  \N{GREEK CAPITAL LETTER MU}       |
+{RULE}
+
+Activities of Daily Living:
++----+-------+----------+--------+----------+----------------+
+| No.| Label | Activity | Trials | Duration | Description    |
++----+-------+----------+--------+----------+----------------+
+| 1  | STD   | Standing | 1      | 5min     | Standing \N{BULLET}     |
++----+-------+----------+--------+----------+----------------+
+"""
+
+
+def annotated(
+    root: Path, subject: int, task: str, labels: list[str], trial: int = 1, mark: bytes = b""
+) -> Path:
+    """A trial in the official form; acc_x tells the row, gyro_z the person."""
+    lines = [HEADING]
+    for row, label in enumerate(labels):
+        cells = [1e12 + row * 5e6, row * 0.005, row, 9.8, 0.1, 0.2, 0.3, subject, 270, -60, 10]
+        lines.append(",".join(f"{value:g}" for value in cells) + f",{label}")
+    place = root / "Annotated Data" / task / f"{task}_{subject}_{trial}_annotated.csv"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(mark + "\n".join(lines).encode() + b"\n")
+    return place
+
+
+def raw(root: Path, sensor: str, times: np.ndarray, rows: np.ndarray, folder: str = "") -> Path:
+    """A sensor's file in the official form; times in nanoseconds."""
+    lines = [
+        "#Acceleration force along the x y z axes (including gravity).",
+        "#timestamp(ns),x,y,z(m/s^2)",
+        "#Activity: 2 - WAL - Walking - 300s",
+        "#Gender: Male",
+        "##########################################",
+        "",
+        "@DATA",
+    ]
+    lines += [
+        f"{int(t)}, {x:.7f}, {y:.7f}, {z:.7f}" for t, (x, y, z) in zip(times, rows, strict=True)
+    ]
+    place = root / "Raw Data" / "WAL" / folder / f"WAL_{sensor}_2_1.txt"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("\n".join(lines) + "\n")
+    return place
+
+
+def test_annotated_trials(tmp_path: Path) -> None:
+    annotated(tmp_path, 2, "WAL", ["WAL"] * 30, mark=b"\xef\xbb\xbf")
+    annotated(tmp_path, 12, "STU", ["STD"] * 5 + ["STU"] * 20 + [""] * 5, trial=3)
+    (tmp_path / "Readme.txt").write_text(README)
+    found = MobiAct().read(tmp_path)
+    assert [item.name for item in found.items] == ["02-WAL-1", "12-STU-3"]
+    assert found.channels == ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
+    first, second = found.items
+    assert first.signal[0].tolist() == list(range(30))
+    assert first.signal[5].tolist() == [2.0] * 30
+    assert (first.labels["gender"], first.labels["weight"]) == ("female", 50.0)
+    assert (first.labels["task"], first.labels["trial"]) == ("WAL", 1)
+    assert Counter(second.labels["activity"].tolist()) == {"STU": 20, "STD": 5, "": 5}
+    assert "gender" not in second.labels  # person 12 is not in this Readme
+
+
+@pytest.mark.parametrize("encoding", ["cp1253", "utf-8", "utf-8-sig"])
+def test_readme_in_its_encodings(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "Readme.txt").write_bytes(README.encode(encoding))
+    people = _people([tmp_path / "Readme.txt"])
+    assert people == {
+        1: {"gender": "male", "age": 41, "height": 181, "weight": 91},
+        2: {"gender": "female", "age": 26, "height": 160, "weight": 50},
+        28: {"gender": "male", "age": 23, "height": 178, "weight": 70},
+    }
+
+
+def test_readme_beside_the_annotated_folder(tmp_path: Path) -> None:
+    annotated(tmp_path, 1, "WAL", ["WAL"] * 4)
+    (tmp_path / "Readme.txt").write_text(README)
+    (item,) = MobiAct().read(tmp_path / "Annotated Data").items
+    assert item.labels["weight"] == 91  # 85 in the table of the papers
+
+
+def test_people_of_the_papers_give_the_papers_groups() -> None:
+    people = _people([])
+    protocol = packaged_protocol("mobiact")
+    assert {f"{number:02d}" for number in people} == set(protocol.people)
+    female = [number for number, person in people.items() if person["gender"] == "female"]
+    assert female == [3, 5, 6, 10, 11, 16, 19, 25, 26, 36, 38, 41, 46, 50, 54, 58]
+    ends = {rule.name: rule.up_to for rule in protocol.attributes if rule.up_to}
+    groups = {
+        name: Counter(sum(person[name] > end for end in ends[name]) for person in people.values())
+        for name in ends
+    }
+    assert groups == {"weight": {0: 18, 1: 14, 2: 4}, "age": {0: 14, 1: 14, 2: 8}}
+
+
+def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    acc = np.cumsum(generator.integers(4_000_000, 12_000_000, 300)) + 10**13
+    gyro = np.cumsum(generator.integers(4_000_000, 12_000_000, 280)) + 10**13 + 50_000_000
+
+    def line(times: np.ndarray) -> np.ndarray:
+        seconds = (times - 10**13) / 1e9
+        return np.stack([seconds, 2 * seconds, 1 - seconds], axis=1)
+
+    raw(tmp_path, "acc", acc, line(acc))
+    raw(tmp_path, "gyro", gyro, line(gyro))
+    (item,) = MobiAct().read(tmp_path).items
+    inside = acc[(acc >= gyro[0]) & (acc <= gyro[-1])]
+    assert item.time is not None
+    assert np.allclose(item.time, (inside - inside[0]) / 1e9, atol=1e-9)
+    # A line in time stays that line when it is read off between samples.
+    assert np.allclose(item.signal, np.tile(line(inside).T, (2, 1)), atol=1e-5)
+    assert set(item.labels["activity"]) == {"WAL"}
+    corpus = apply_protocol(packaged_protocol("mobiact"), MobiAct().read(tmp_path))
+    seconds = (inside[-1] - inside[0]) / 1e9
+    assert corpus.samples[0] == pytest.approx(seconds * 200, abs=1)
+
+
+def test_raw_sensors_in_folders_of_their_own(tmp_path: Path) -> None:
+    times = np.arange(20) * 10_000_000
+    raw(tmp_path, "acc", times, np.ones((20, 3)), folder="ACC")
+    raw(tmp_path, "gyro", times, np.ones((20, 3)), folder="GYRO")
+    assert len(MobiAct().read(tmp_path).items) == 1
+
+
+def test_annotated_comes_before_raw(tmp_path: Path) -> None:
+    annotated(tmp_path, 2, "WAL", ["WAL"] * 7)
+    raw(tmp_path, "acc", np.arange(20) * 10_000_000, np.ones((20, 3)))
+    (item,) = MobiAct().read(tmp_path).items
+    assert item.signal.shape == (6, 7)
+
+
+@pytest.fixture(scope="module")
+def papers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("mobiact")
+    for person in packaged_protocol("mobiact").people:
+        for task, samples in (("WAL", 288), ("STD", 288), ("JOG", 308), ("STU", 168)):
+            # Stairs begin with standing; jogging ends in a fall, long enough for two windows.
+            labels = [task] * samples
+            if task == "STU":
+                labels = ["STD"] * 20 + [task] * (samples - 20)
+            if task == "JOG":
+                labels = [task] * (samples - 140) + ["FOL"] * 140
+            annotated(root, int(person), task, labels)
+    annotated(root, 1, "WAL", ["WAL"] * 288, trial=2)
+    annotated(root, 7, "WAL", ["WAL"] * 288)
+    annotated(root, 1, "SLH", ["WAL"] * 288)
+    return root
+
+
+def test_protocol_of_the_papers(papers_folder: Path) -> None:
+    split = load("mobiact", source=papers_folder)
+    windows = [split.train, split.test]
+    assert split.train.shape == (6, 128)
+    assert len(split.train.recordings) == 36 * 4
+    # Starts 0, 10, ... 160 of 288 rows: 17 windows; jogging's 168 clean rows hold 5; of the
+    # stairs' 168, those from row 20 on hold 3 (starts 20, 30, 40).
+    count = Counter(int(code) for part in windows for code in part.labels["activity"])
+    assert count == {0: 36 * 17, 1: 36 * 17, 2: 36 * 5, 3: 36 * 3}
+    for person in range(36):
+        tested = int(np.sum(split.test.subject == person))
+        assert abs(tested - 0.2 * 42) <= 1
+    genders = {
+        (int(person), int(gender))
+        for person, gender in zip(split.train.subject, split.train.labels["gender"], strict=True)
+    }
+    assert Counter(gender for _, gender in genders) == {0: 16, 1: 20}
+
+
+def test_splits_keep_people_and_recordings_apart(papers_folder: Path) -> None:
+    corpus, rules = MobiAct().corpus(papers_folder), packaged_protocol("mobiact")
+    windows = corpus.windows(rules.length, rules.stride, ("activity",))
+    for fold in range(6):
+        split = split_windows(windows, corpus, rules, "subject", fold)
+        assert set(split.train.subject).isdisjoint(split.test.subject)
+        assert len(set(split.test.subject)) == 6
+        assert set(split.test.labels["gender"]) == {0, 1}
+    recording = split_windows(windows, corpus, rules, "recording")
+    assert len(set(recording.test.recording)) == 36
+    assert set(recording.train.recording).isdisjoint(recording.test.recording)
+
+
+def refusal(source: Path) -> str:
+    with pytest.raises(Refusal) as caught:
+        MobiAct().read(source)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_wrong_annotated_files(tmp_path: Path) -> None:
+    place = annotated(tmp_path, 2, "WAL", ["WAL"] * 7)
+    content = place.read_text()
+    for wrong, expected in [
+        (content.replace("acc_y", "acc"), "lacks the column acc_y"),
+        (content.replace(",label", ",klass"), "lacks the column label"),
+        (content.replace("9.8", "high", 1), "row 1, acc_y: 'high' is no number"),
+        (content[: content.rindex("0.3,")], "row 7: gyro_y is empty"),
+        ("", "is empty"),
+        (content.splitlines()[0], "has no rows"),
+    ]:
+        place.write_text(wrong)
+        message = refusal(tmp_path)
+        assert expected in message
+        assert "WAL_2_1_annotated.csv" in message
+    place.write_bytes("timestamp,größe\n".encode("latin-1"))
+    assert "not UTF-8" in refusal(tmp_path)
+
+
+def test_wrong_raw_files(tmp_path: Path) -> None:
+    times, ones = np.arange(9) * 10_000_000, np.ones((9, 3))
+    acc = raw(tmp_path, "acc", times, ones)
+    assert "WAL_gyro_2_1.txt is missing" in refusal(tmp_path)
+    raw(tmp_path, "gyro", times + 10**12, ones)
+    assert "do not overlap" in refusal(tmp_path)
+    raw(tmp_path, "gyro", times, ones)
+    content = acc.read_text()
+    for wrong, expected in [
+        (content.replace("@DATA", ""), "no line @DATA"),
+        (content[: content.index("@DATA") + 6], "no samples"),
+        (content.replace("1.0000000", "one", 1), "line 8: '0, one"),
+        (content[:-23], "line 16: '80000000, 1.0000000' is not timestamp"),
+        (content.replace("80000000,", "7,"), "line 16: time runs backwards"),
+    ]:
+        acc.write_text(wrong)
+        message = refusal(tmp_path)
+        assert expected in message
+        assert "WAL_acc_2_1.txt" in message
+
+
+def test_wrong_folders(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("nothing")
+    assert "no file like WAL_1_1_annotated.csv" in refusal(tmp_path)
+    assert "is no folder" in refusal(tmp_path / "notes.md")
+    (tmp_path / "Readme.txt").write_text("Version 1")
+    assert "Readme.txt has no table of subjects" in refusal(tmp_path)
+    (tmp_path / "Readme.txt").write_text(README.replace("|  F ", "|  X "))
+    assert "person 2 has gender 'X'" in refusal(tmp_path)
+    with pytest.raises(Refusal, match="ask for MobiAct"):
+        load("mobiact", source=tmp_path / "none")

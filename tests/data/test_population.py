@@ -1,0 +1,227 @@
+"""Best accuracies against closed forms, posteriors against a slow, obvious reference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sensorveil.data.population import Attribute, Population
+from sensorveil.errors import Refusal
+
+ACTIVITY = Attribute(
+    "activity",
+    {
+        "a": {"x": -0.5, "y": -0.5},
+        "b": {"x": -0.5, "y": 0.5},
+        "c": {"x": 0.5, "y": -0.5},
+        "d": {"x": 0.5, "y": 0.5},
+    },
+    of_person=False,
+)
+GENDER = Attribute("gender", {"f": {"x": 0.3, "z": 0.4}, "m": {"x": -0.3, "z": -0.4}})
+WEIGHT = Attribute(
+    "weight", {"light": {"y": -0.6, "z": -0.8}, "medium": {}, "heavy": {"y": 0.6, "z": 0.8}}
+)
+
+
+def phi(x: float) -> float:
+    return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def make(
+    people: int = 60,
+    identity: float = 0.5,
+    jitter: float = 1.0,
+    male: float = 0.5,
+    seed: int = 0,
+    **strengths: float,
+) -> Population:
+    return Population.draw(
+        ("x", "y", "z"),
+        (ACTIVITY, GENDER, WEIGHT),
+        {"activity": 0.0, "gender": 0.0, "weight": 0.0} | strengths,
+        people=people,
+        identity=identity,
+        jitter=jitter,
+        generator=np.random.default_rng(seed),
+        shares={"gender": male},
+    )
+
+
+def agrees(population: Population, expected: float, attribute: str, *args: object) -> None:
+    best = population.best_accuracy(attribute, *args)  # type: ignore[arg-type]
+    assert abs(best.accuracy - expected) < 4 * best.error
+    assert best.error < 0.005
+
+
+@pytest.mark.parametrize(
+    ("strength", "identity", "jitter", "windows"),
+    [(0.5, 0, 1, 1), (2, 0, 1, 1), (2, 0.7, 1, 1), (2, 0.7, 1, 10), (1, 0.3, 2, 30), (3, 2, 1, 5)],
+)
+def test_two_classes_have_the_closed_form(
+    strength: float, identity: float, jitter: float, windows: int
+) -> None:
+    d = strength / math.sqrt(identity**2 + jitter**2 / windows)
+    population = make(identity=identity, jitter=jitter, gender=strength)
+    agrees(population, phi(d / 2), "gender", windows)
+
+
+def test_two_classes_of_unequal_size_have_the_closed_form() -> None:
+    male, d = 0.25, 1.5
+    population = make(identity=0.0, male=male, gender=d)
+    shift = math.log((1 - male) / male) / d
+    expected = (1 - male) * phi(d / 2 + shift) + male * phi(d / 2 - shift)
+    agrees(population, expected, "gender")
+
+
+@pytest.mark.parametrize("people", ["seen", "unseen"])
+def test_classes_on_a_line_and_on_a_square_have_closed_forms(people: str) -> None:
+    # Without deviations, people who were seen are no better known than others.
+    population = make(identity=0.0, weight=1.8)
+    agrees(population, (4 * phi(0.9) - 1) / 3, "weight", 1, people)
+    population = make(identity=0.0, activity=2.5)
+    agrees(population, phi(1.25) ** 2, "activity", 1, people)
+
+
+def test_two_people_who_were_seen_have_the_closed_form() -> None:
+    population = replace(
+        make(people=2, jitter=1.5),
+        deviations=np.array([[0.0, 0.0, 0.0], [0.6, 0.0, 0.8]]),
+    )
+    for windows in (1, 9):
+        expected = phi(0.5 * math.sqrt(windows) / 1.5)
+        agrees(population, expected, "subject", windows, "seen")
+
+
+@pytest.mark.parametrize("windows", [1, 50])
+def test_no_effect_leaves_exactly_the_majority(windows: int) -> None:
+    # 50 people do not divide by 2 x 3: a strong weight must still say nothing about gender.
+    population = make(people=50, male=0.3, activity=6.0, weight=3.0)
+    best = population.best_accuracy("gender", windows)
+    assert best.accuracy == pytest.approx(0.7, abs=1e-12)
+    assert best.accuracy == pytest.approx(population.share("gender").max(), abs=1e-12)
+    population = make(people=50, gender=3.0, weight=3.0)
+    assert population.best_accuracy("activity", windows).accuracy == pytest.approx(0.25, abs=1e-12)
+    alike = make(people=50, identity=0.0)
+    for people in ("seen", "unseen"):
+        best = alike.best_accuracy("subject", windows, people)
+        assert best.accuracy == pytest.approx(1 / 50, abs=1e-12)
+
+
+def test_gender_without_effect_is_known_of_people_who_were_seen() -> None:
+    population = make(people=4, identity=2.0)
+    assert population.best_accuracy("gender", 50, "unseen").accuracy == pytest.approx(0.5)
+    assert population.best_accuracy("gender", 50, "seen").accuracy > 0.95
+
+
+@pytest.mark.parametrize("attribute", ["activity", "gender", "weight"])
+def test_best_accuracy_grows_with_strength_and_with_windows(attribute: str) -> None:
+    others = {"activity": 2.0, "gender": 1.0, "weight": 1.0}
+    for people in ("unseen", "seen"):
+        by_strength = [
+            make(**others | {attribute: s})
+            .best_accuracy(attribute, 3, people, samples=8_000)
+            .accuracy
+            for s in (0.0, 0.5, 1.0, 2.0, 4.0)
+        ]
+        by_windows = [
+            make(**others).best_accuracy(attribute, k, people, samples=8_000).accuracy
+            for k in (1, 3, 10, 60)
+        ]
+        assert np.all(np.diff(by_windows) > 0)
+        # People who were seen are recognised, so their gender is known even without any effect.
+        start = 1 if people == "seen" else 0
+        assert np.all(np.diff(by_strength[start:]) > 0)
+
+
+def test_a_leak_that_only_many_windows_show() -> None:
+    population = make(identity=0.02, activity=6.0, weight=1.0, gender=0.3)
+    assert population.best_accuracy("gender", 1).accuracy < 0.57
+    assert population.best_accuracy("gender", 60).accuracy > 0.82
+
+
+@pytest.mark.parametrize("people", ["unseen", "seen"])
+@pytest.mark.parametrize("known", [False, True])
+def test_posterior_equals_that_of_all_windows_together(people: str, known: bool) -> None:
+    # The slow way: the joint Gaussian of three windows with the person's deviation in common,
+    # with nothing averaged, for each kind of person and activity.
+    from scipy.stats import multivariate_normal
+
+    population = make(people=60, identity=0.8, jitter=1.2, activity=2.0, gender=1.5, weight=1.0)
+    windows, generator = 3, np.random.default_rng(3)
+    activity = np.full(windows, 2) if not known else np.array([0, 3, 1])
+    values = population.means("activity")[activity] + generator.normal(0, 1.5, (windows, 3))
+    shared = 0.8**2 if people == "unseen" else 0.0
+    covariance = np.kron(shared * np.ones((windows, windows)) + 1.2**2 * np.eye(windows), np.eye(3))
+    who = (
+        [(g, w, np.zeros(3)) for g, w in product(range(2), range(3))]
+        if people == "unseen"
+        else list(zip(*population.codes.values(), population.deviations, strict=True))
+    )
+    if people == "seen":
+        names = list(population.codes)
+        who = [(p[names.index("gender")], p[names.index("weight")], p[2]) for p in who]
+    likelihood = np.zeros(2)
+    for gender, weight, deviation in who:
+        person = population.means("gender")[gender] + population.means("weight")[weight] + deviation
+        for shown in [activity] if known else [np.full(windows, a) for a in range(4)]:
+            mean = population.means("activity")[shown] + person
+            likelihood[gender] += multivariate_normal.pdf(values.ravel(), mean.ravel(), covariance)
+    handed = values - population.means("activity")[activity] if known else values
+    posterior = population.posterior(
+        "gender", handed.mean(axis=0)[None], windows, people, known=known
+    )
+    assert posterior[0] == pytest.approx(likelihood / likelihood.sum(), rel=1e-9)
+
+
+def test_mean_largest_posterior_is_how_often_the_best_guess_is_right() -> None:
+    population = make(people=30, identity=1.0, activity=3.0, gender=2.0, weight=1.0)
+    generator = np.random.default_rng(5)
+    person, activity = generator.integers(30, size=20_000), generator.integers(4, size=20_000)
+    values = population.means("activity")[activity] + population.deviations[person]
+    values = values + population.means("gender")[population.codes["gender"][person]]
+    values = values + population.means("weight")[population.codes["weight"][person]]
+    values = values + generator.normal(0, 1, values.shape)
+    for attribute, truth in (("subject", person), ("activity", activity)):
+        right = population.posterior(attribute, values, people="seen").argmax(1) == truth
+        best = population.best_accuracy(attribute, people="seen")
+        assert abs(right.mean() - best.accuracy) < 4 * math.hypot(best.error, 0.5 / 20_000**0.5)
+
+
+def test_an_attacker_who_is_told_the_activity_is_better() -> None:
+    population = make(identity=0.0, activity=1.0, gender=2.0)
+    blind, told = (population.best_accuracy("gender", known=known) for known in (False, True))
+    assert told.accuracy > blind.accuracy + 4 * blind.error
+    assert abs(told.accuracy - phi(1.0)) < 4 * told.error
+
+
+def test_people_are_spread_evenly_and_shares_move_nothing_else() -> None:
+    population = make(people=36, male=0.5)
+    pairs = np.stack([population.codes["gender"], population.codes["weight"]])
+    assert np.unique(pairs, axis=1, return_counts=True)[1].tolist() == [6] * 6
+    fewer = make(people=36, male=0.25)
+    assert fewer.codes["gender"].sum() == 9
+    assert np.array_equal(fewer.codes["weight"], population.codes["weight"])
+    assert np.array_equal(fewer.deviations, population.deviations)
+
+
+def test_same_seed_same_result() -> None:
+    population = make(gender=1.0)
+    assert population.best_accuracy("gender", seed=4) == population.best_accuracy("gender", seed=4)
+    assert population.best_accuracy("gender", seed=4) != population.best_accuracy("gender", seed=5)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    population = make()
+    with pytest.raises(Refusal, match="'gendr' is unknown; known: activity, gender, subject"):
+        population.best_accuracy("gendr")
+    with pytest.raises(Refusal, match="'strangers' is unknown; known: seen, unseen"):
+        population.best_accuracy("gender", people="strangers")
+    with pytest.raises(Refusal, match="0 windows"):
+        population.best_accuracy("gender", 0)
+    with pytest.raises(Refusal, match="what the attacker is told"):
+        population.best_accuracy("activity", known=True)

@@ -1,0 +1,480 @@
+"""A user's own table: what is read, and that everything wrong is refused in one line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sensorveil.data.catalog import load
+from sensorveil.data.table import Table
+from sensorveil.data.windows import UNKNOWN
+from sensorveil.errors import Refusal
+
+DOCS = Path(__file__).parents[2] / "docs" / "table.md"
+TOML = """
+file = "walks.csv"
+subject = "person"
+recording = "session"
+rate = 50
+channels = ["ax", "ay"]
+attributes = ["activity"]
+[window]
+length = 8
+stride = 4
+"""
+
+
+def walks(people: int = 4, sessions: int = 3, samples: int = 40) -> pd.DataFrame:
+    """Rows whose first channel tells the row's number, so that nothing can be mixed up."""
+    generator = np.random.default_rng(0)
+    parts = []
+    for person in range(people):
+        for session in range(1, sessions + 1):
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "person": f"p{person}",
+                        "session": session,
+                        "t": np.arange(samples) / 50,
+                        "ax": (person * 100 + session) * 1000 + np.arange(samples),
+                        "ay": generator.normal(size=samples),
+                        "activity": ["walk", "rest"][(person + session) % 2],
+                    }
+                )
+            )
+    return pd.concat(parts, ignore_index=True)
+
+
+def written(place: Path, table: pd.DataFrame | None = None, toml: str = TOML) -> Path:
+    (walks() if table is None else table).to_csv(place / "walks.csv", index=False)
+    (place / "walks.toml").write_text(toml, "utf-8")
+    return place / "walks.toml"
+
+
+def all_windows(path: Path) -> Any:
+    made = Table()
+    corpus = made.corpus(path)
+    rules = made.protocol()
+    return corpus.windows(rules.length, rules.stride)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(Refusal) as caught:
+        load(str(path))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_windows_are_the_rows_of_the_table(tmp_path: Path) -> None:
+    windows = all_windows(written(tmp_path))
+    # 40 samples, length 8, stride 4: starts 0, 4, ... 32 are nine windows for each of 12.
+    assert len(windows) == 12 * 9
+    assert windows.channels == ("ax", "ay")
+    assert windows.classes["activity"] == ("rest", "walk")
+    assert windows.classes["subject"] == ("p0", "p1", "p2", "p3")
+    for i in range(len(windows)):
+        person, session = windows.recordings[windows.recording[i]].split("/")
+        base = (int(person[1:]) * 100 + int(session)) * 1000 + windows.start[i]
+        assert windows.signal[i, 0].tolist() == [base + k for k in range(8)]
+        expected = ["walk", "rest"][(int(person[1:]) + int(session)) % 2]
+        assert windows.classes["activity"][windows.labels["activity"][i]] == expected
+
+
+def test_both_ways_to_load_and_the_default_splits(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    one, other = load(str(path)), load("table", source=path)
+    assert one.train.origin == other.train.origin
+    assert one.train.origin is not None
+    assert (one.train.origin.dataset, one.train.origin.split) == ("walks", "recording")
+    assert np.array_equal(one.train.signal, other.train.signal)
+    assert len(set(one.test.recording)) == 3  # a quarter of 12
+    assert set(one.train.recording).isdisjoint(one.test.recording)
+    people = load(str(path), "subject", fold=1)
+    assert set(people.train.subject).isdisjoint(people.test.subject)
+    with pytest.raises(Refusal, match="fold 4"):  # four people make four folds, 0 to 3
+        load(str(path), "subject", fold=4)
+
+
+@pytest.mark.parametrize("people", range(3, 9))
+def test_any_three_people_can_be_split(tmp_path: Path, people: int) -> None:
+    path = written(tmp_path, walks(people=people, sessions=1))
+    tested = []
+    for fold in range(min(5, people)):
+        split = load(str(path), "subject", fold=fold)
+        parts = [set(part.subject) for part in (split.test, split.validation, split.fitting)]
+        assert sum(map(len, parts)) == people == len(set.union(*parts))
+        tested += sorted(parts[0])
+    assert sorted(tested) == list(range(people))
+
+
+@pytest.mark.parametrize("people", [1, 2])
+def test_few_people_have_no_subject_split(tmp_path: Path, people: int) -> None:
+    path = written(tmp_path, walks(people=people, sessions=8))
+    assert len(load(str(path)).test) > 0
+    with pytest.raises(Refusal, match="known: recording"):
+        load(str(path), "subject")
+
+
+def test_digest_follows_the_toml(tmp_path: Path) -> None:
+    digests = set()
+    for toml in (TOML, TOML.replace("stride = 4", "stride = 2"), "name = 'b'\n" + TOML):
+        made = Table()
+        made.locate(written(tmp_path, toml=toml))
+        digests.add(made.protocol().digest)
+        assert made.protocol().digest in digests
+    assert len(digests) == 3
+    again = Table()
+    again.locate(written(tmp_path, toml="# the same\n" + TOML))
+    assert again.protocol().digest in digests
+    # Even times change no window, but the TOML is another one.
+    again.locate(written(tmp_path, toml="time = 't'\n" + TOML))
+    assert again.protocol().digest not in digests
+
+
+def test_same_instance_reads_another_table(tmp_path: Path) -> None:
+    made = Table()
+    first = made.corpus(written(tmp_path))
+    second = made.corpus(written(tmp_path, walks(people=2)))
+    assert len(first.recordings) == 12
+    assert len(second.recordings) == 6
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(order=st.permutations(range(6)), gaps=st.lists(st.integers(0, 59), max_size=5))
+def test_format_and_order_do_not_matter(tmp_path: Path, order: list[int], gaps: list[int]) -> None:
+    table = walks(people=2, sessions=3, samples=10)
+    table.loc[gaps, "activity"] = None
+    straight = all_windows(written(tmp_path, table))
+    blocks = [table.iloc[10 * k : 10 * (k + 1)] for k in order]
+    pd.concat(blocks, ignore_index=True).to_parquet(tmp_path / "walks.parquet")
+    (tmp_path / "other.toml").write_text(TOML.replace("walks.csv", "walks.parquet"))
+    shuffled = all_windows(tmp_path / "other.toml")
+    assert np.array_equal(straight.signal, shuffled.signal)
+    assert straight.recordings == shuffled.recordings
+    for name in ("activity", "subject"):
+        assert straight.classes[name] == shuffled.classes[name]
+        assert np.array_equal(straight.labels[name], shuffled.labels[name])
+
+
+def test_people_table_bins_and_values(tmp_path: Path) -> None:
+    toml = TOML.replace('attributes = ["activity"]', "") + (
+        '[people]\nfile = "people.csv"\nkey = "id"\n'
+        '[attributes.weight]\nup_to = [70, 90]\n[attributes.age]\nlabel = "years"\nbelow = [40]\n'
+        '[attributes.sex]\nvalues = { 1 = "male", 0 = "female" }\n'
+    )
+    (tmp_path / "people.csv").write_bytes(
+        b"\xef\xbb\xbfid,weight,years,sex\np0,70,39,1\np1,70.5,40,0\np2,91,,1\np3,90,12,0\n"
+    )
+    windows = all_windows(written(tmp_path, toml=toml))
+    assert windows.classes["weight"] == ("up to 70", "above 70 to 90", "above 90")
+    assert windows.classes["age"] == ("below 40", "from 40")
+    assert windows.classes["sex"] == ("female", "male")
+    first = [int(np.argmax(windows.subject == k)) for k in range(4)]
+    assert windows.labels["weight"][first].tolist() == [0, 1, 2, 1]
+    assert windows.labels["age"][first].tolist() == [0, 1, UNKNOWN, 0]
+    assert windows.labels["sex"][first].tolist() == [1, 0, 1, 0]
+
+
+def test_labels_that_change_within_a_recording(tmp_path: Path) -> None:
+    table = walks(people=2, sessions=1, samples=24)
+    table["activity"] = (["walk"] * 10 + ["rest"] * 14) * 2
+    windows = all_windows(written(tmp_path, table))
+    # Starts 0 to 16 by 4; those at 4 and 8 span the change at 10.
+    assert windows.start.tolist() == [0, 12, 16] * 2
+
+
+def test_files_by_pattern_without_recording(tmp_path: Path) -> None:
+    table = walks(people=3, sessions=2)
+    (tmp_path / "day").mkdir()
+    for session, part in table.groupby("session"):
+        part.to_csv(tmp_path / "day" / f"s{session}.csv", index=False)
+    toml = TOML.replace('recording = "session"\n', "")
+    (tmp_path / "a.toml").write_text(toml.replace('file = "walks.csv"', 'files = ["day/*.csv"]'))
+    names = Table().read(tmp_path / "a.toml").items
+    assert [item.name for item in names] == [f"p{p}/day/s{s}" for p in range(3) for s in (1, 2)]
+    table.to_csv(tmp_path / "walks.csv", index=False)
+    (tmp_path / "b.toml").write_text(toml)
+    assert "goes on at row" not in str(Table().read(tmp_path / "b.toml"))
+    assert [item.name for item in Table().read(tmp_path / "b.toml").items] == ["p0", "p1", "p2"]
+
+
+def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    table, path = walks(), written(tmp_path)
+    straight = all_windows(path).signal
+    table.to_csv(tmp_path / "walks.csv", index=False, sep=";", decimal=",")
+    assert "separator = ';'" in refusal(path)
+    path.write_text("separator = ';'\ndecimal = ','\n" + TOML)
+    assert np.array_equal(all_windows(path).signal, straight)
+
+
+@pytest.mark.parametrize("form", ["seconds", "iso", "milliseconds in iso", "datetime"])
+def test_even_times_change_nothing(tmp_path: Path, form: str) -> None:
+    table = walks()
+    straight = all_windows(written(tmp_path, table)).signal
+    dates = pd.Timestamp("2024-05-01T12:00:00") + pd.to_timedelta(table["t"], unit="s")
+    if form == "iso":
+        table["t"] = dates.map(lambda date: date.isoformat())
+    elif form == "milliseconds in iso":
+        table["t"] = dates.dt.strftime("%Y-%m-%dT%H:%M:%S.%f").str[:-3]
+    elif form == "datetime":
+        table["t"] = dates
+    path = written(tmp_path, table, 'time = "t"\n' + TOML)
+    if form == "datetime":
+        table.to_parquet(tmp_path / "walks.parquet")
+        path.write_text(path.read_text().replace("walks.csv", "walks.parquet"))
+    assert np.array_equal(all_windows(path).signal, straight)
+
+
+def test_uneven_times_are_evened_by_lines(tmp_path: Path) -> None:
+    table = walks(people=2, sessions=2)
+    generator = np.random.default_rng(1)
+    for rows in table.groupby(["person", "session"]).indices.values():
+        table.loc[rows, "t"] = np.arange(40) / 50 + generator.uniform(-0.008, 0.008, 40)
+    table["ax"] = 3 * table["t"] + 1  # a line in time stays that line at any times
+    path = written(tmp_path, table, 'time = "t"\n' + TOML)
+    corpus = Table().corpus(path)
+    for first, samples, name in zip(corpus.first, corpus.samples, corpus.recordings, strict=True):
+        person, session = name.split("/")
+        rows = (table["person"] == person) & (table["session"] == int(session))
+        begin = table.loc[rows, "t"].iloc[0]
+        expected = 3 * (begin + np.arange(samples) / 50) + 1
+        assert np.allclose(corpus.store[0, first : first + samples], expected, atol=1e-5)
+
+
+def test_resampled_windows(tmp_path: Path) -> None:
+    table = walks(people=2, sessions=2, samples=200)
+    table["ay"] = np.sin(2 * np.pi * table["t"])  # 1 Hz, far below either rate
+    path = written(tmp_path, table, "resample = 25\n" + TOML)
+    corpus = Table().corpus(path)
+    assert corpus.rate == 25
+    assert set(corpus.samples) == {100}
+    middle = slice(20, 80)
+    expected = np.sin(2 * np.pi * np.arange(100) / 25)[middle]
+    assert np.allclose(corpus.store[1, :100][middle], expected, atol=0.02)
+
+
+def test_interleaved_rows_need_times(tmp_path: Path) -> None:
+    table = walks(people=2, sessions=2).sort_values(["t", "person"], kind="stable")
+    message = refusal(written(tmp_path, table))
+    assert "goes on at row" in message
+    assert "time column" in message
+    with_time = all_windows(written(tmp_path, table, 'time = "t"\n' + TOML))
+    together = all_windows(written(tmp_path, walks(people=2, sessions=2)))
+    assert np.array_equal(with_time.signal, together.signal)
+
+
+def test_split_by_a_column(tmp_path: Path) -> None:
+    toml = TOML + '[splits.last]\nby = "label"\nlabel = "session"\ntest_values = [3]\n'
+    split = load(str(written(tmp_path, toml=toml)), "last")
+    assert {
+        name.split("/")[1] for name in np.array(split.test.recordings)[split.test.recording]
+    } == {"3"}
+    changing = toml.replace('"session"\ntest', '"t"\ntest')
+    assert "splits need one t" in refusal(written(tmp_path, toml=changing))
+
+
+def test_byte_order_marks(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    straight = all_windows(path).signal
+    for name in ("walks.csv", "walks.toml"):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
+    assert np.array_equal(all_windows(path).signal, straight)
+
+
+TOML_MISTAKES = [
+    ("rate = 50", "rat = 50", "'rat' is unknown; known: attributes, channels"),
+    ("rate = 50", "", "'rate' (samples per second) is missing"),
+    ("rate = 50", 'rate = "50"', "'rate' must be a number"),
+    ("rate = 50", "rate = 0", "above 0 Hz"),
+    ("rate = 50", "rate = inf", "finite"),
+    ("rate = 50", 'rate = 50\ntime = "session"', "times step by"),
+    ('subject = "person"', "", "'subject' is missing"),
+    ('subject = "person"', 'subject = "who"', "lacks the column who; it has person, session"),
+    ('["ax", "ay"]', '["ax", "az"]', "lacks the column az"),
+    ('["ax", "ay"]', '"ax"', "'channels' must be a list"),
+    ('["ax", "ay"]', '[{ name = "a", magnitude = ["v"] }]', "'magnitude' is unknown"),
+    ('["activity"]', '["gender"]', "lacks the column gender"),
+    ('["activity"]', '["subject"]', "lacks the column subject"),
+    ('["activity"]', '["person", "subject"]', "lacks the column subject"),
+    ('["activity"]', "[]", "'attributes' is missing"),
+    ('["activity"]', '["ax"]', "different numbers; give its bins"),
+    ('file = "walks.csv"', "", "either 'file' or 'files'"),
+    ('file = "walks.csv"', 'file = "walk.csv"', "no file 'walk.csv'"),
+    ('file = "walks.csv"', 'files = ["walks.csv", "day/*.csv"]', "no file 'day/*.csv'"),
+    ('file = "walks.csv"', 'file = "."', "'.' is no file with recordings"),
+    ("length = 8", "length = 0", "length must be at least 2"),
+    ("stride = 4", "stride = -1", "stride at least 1"),
+    ("length = 8", "length = 41", "longest recording has 40"),
+    ("length = 8", "lenght = 8", "'lenght' is unknown; known: length, stride"),
+    ("[window]", "separator = '::'\n[window]", "one character"),
+    (
+        "[window]",
+        "default_split = 'x'\n[window]",
+        "split 'x' is unknown; known: recording, subject",
+    ),
+    ("[window]", "[people]\nfile = 'no.csv'\n[window]", "no.csv is missing"),
+    ("[window]", "[people]\n[window]", "'file' of people"),
+    ("[window]", "[splits.a]\nby = 'subject'\nfold = 3\n[window]", "splits.a: entry 'fold' is"),
+    ("[window]", "[splits.a]\nby = 'window'\n[window]", "near copies"),
+    ("[window]", "[window", "is not TOML"),
+    ('["activity"]', '{ activity = "text" }', "must be a section"),
+    ('["activity"]', "{ activity = { classes = ['walk'] } }", "one class only, 'walk'"),
+    ('["activity"]', "{ activity = { up_to = [1] } }", "'rest' is no number"),
+    ('["activity"]', "{ ax = { up_to = [2, 1] } }", "rising ends"),
+    (
+        '["activity"]',
+        "{ activity = { classes = ['a', 'b'], values = { walk = 'c' } } }",
+        "class 'c' is unknown; known: a, b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), TOML_MISTAKES)
+def test_mistakes_in_the_toml(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert old in TOML
+    message = refusal(written(tmp_path, toml=TOML.replace(old, new)))
+    assert expected in message
+    assert "walks." in message or "no.csv" in message
+
+
+def cell(row: int, column: str, value: Any) -> pd.DataFrame:
+    table = walks().astype({column: object})
+    table.loc[row, column] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (cell(6, "ax", None), "walks.csv, row 7: ax is empty"),
+        (cell(6, "ay", "inf"), "walks.csv, row 7: ay is infinite"),
+        (cell(6, "ay", "fast"), "walks.csv, row 7, ay: 'fast' is no number"),
+        (cell(6, "person", None), "walks.csv, row 7: person is empty"),
+        (cell(6, "session", " "), "walks.csv, row 7: session is empty"),
+        (walks().assign(activity="walk"), "one class only, 'walk'"),
+        (walks().assign(activity=None), "'activity' has no class"),
+        (walks().iloc[:0], "has no rows"),
+        (pd.concat([walks(), walks()]), "goes on at row 481"),
+    ],
+)
+def test_mistakes_in_the_table(tmp_path: Path, table: pd.DataFrame, expected: str) -> None:
+    assert expected in refusal(written(tmp_path, table))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (cell(6, "t", 0.01), "row 7: the time of recording 'p0/1' runs backwards"),
+        (cell(6, "t", "noon"), "row 7, t: 'noon' is no time"),
+        (cell(6, "t", None), "row 7, t: 'nan' is no time"),
+        (walks().assign(t=lambda table: table["t"] * 1000), "times step by 20 s"),
+        (
+            walks().assign(t=lambda table: table["t"].where(table.index >= 40, 1.0)),
+            "recording 'p0/1' has one time for all its samples",
+        ),
+        (
+            walks().assign(t=lambda table: table["t"] + 60 * (table.index % 40 > 9)),
+            "pauses for 60.02 s after its sample 10",
+        ),
+    ],
+)
+def test_mistakes_in_times(tmp_path: Path, table: pd.DataFrame, expected: str) -> None:
+    assert expected in refusal(written(tmp_path, table, 'time = "t"\n' + TOML))
+
+
+def test_rate_is_estimated_but_not_assumed(tmp_path: Path) -> None:
+    path = written(tmp_path, toml=TOML.replace("rate = 50", 'time = "t"'))
+    assert "write rate = 50" in refusal(path)
+
+
+def test_recording_in_two_files(tmp_path: Path) -> None:
+    walks(people=2).to_csv(tmp_path / "other.csv", index=False)
+    path = written(tmp_path, toml=TOML.replace('file = "walks.csv"', 'files = ["*.csv"]'))
+    message = refusal(path)
+    assert "recording 'p0/1' is in" in message
+    assert "other.csv" in message
+
+
+def test_mistakes_in_the_table_of_people(tmp_path: Path) -> None:
+    toml = TOML.replace('["activity"]', '["activity", "sex"]') + "[people]\nfile = 'people.csv'\n"
+    path = written(tmp_path, toml=toml)
+    for content, expected in [
+        ("person,sex\np0,f\np1,m\np2,m\n", "no row for person 'p3'"),
+        ("person,sex\np0,f\np1,m\np1,m\n", "row 3: person 'p1' appears twice"),
+        ("who,sex\np0,f\n", "lacks the column person; it has who, sex"),
+        ("person,age\np0,3\np1,4\np2,5\np3,6\n", "lacks the column sex"),
+        ("person,sex,activity\np0,f,a\np1,m,a\np2,m,b\np3,f,b\n", "both have the column activity"),
+    ]:
+        (tmp_path / "people.csv").write_text(content)
+        assert expected in refusal(path)
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "walks.csv").write_bytes("person,größe\n".encode("latin-1"))
+    assert "walks.csv is not UTF-8" in refusal(path)
+    (tmp_path / "walks.csv").write_bytes(b"")
+    assert "walks.csv is empty" in refusal(path)
+    (tmp_path / "walks.parquet").write_bytes(b"PAR1")
+    path.write_text(TOML.replace("walks.csv", "walks.parquet"))
+    assert "walks.parquet is not a whole Parquet file" in refusal(path)
+
+
+def test_places_that_are_no_toml(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "walks.csv", None):
+        with pytest.raises(Refusal, match="TOML"):
+            load("table", source=source)
+    assert "none.toml is missing" in refusal(tmp_path / "none.toml")
+    with pytest.raises(Refusal, match="nothing to prepare"):
+        Table().prepare(tmp_path / "a.toml", tmp_path / "a.safetensors")
+
+
+def _blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+
+
+def test_short_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heading = _blocks("csv")[0].splitlines()[0]
+    table = walks(samples=300).rename(columns={"activity": "label"})
+    table = table.assign(az=table["ay"], activity=table["label"])[heading.split(",")]
+    table.to_csv(tmp_path / "walks.csv", index=False)
+    (tmp_path / "walks.toml").write_text(_blocks("toml")[0])
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(_blocks("python")[0], scope)
+    assert scope["windows"].train.shape == (3, 128)
+    assert np.all(np.diff(np.unique(scope["windows"].train.start)) == 64)
+
+
+def test_long_example_of_the_page(tmp_path: Path) -> None:
+    table = walks(samples=300).assign(az=1.5, act=lambda t: t["activity"].str[0])
+    table = table.assign(**{f"gyro.{axis}": 2.0 for axis in "xyz"}).drop(columns="activity")
+    for year in ("2023", "2024"):
+        (tmp_path / year).mkdir()
+    first = table["session"] == 1
+    table[first].to_csv(tmp_path / "2023" / "a.csv", index=False, sep=";", decimal=",")
+    table[~first].to_parquet(tmp_path / "2024" / "b.parquet")
+    (tmp_path / "people.csv").write_text(
+        "id;weight;age\np0;60;30\np1;80,5;50\np2;95;20\np3;70;40\n"
+    )
+    (tmp_path / "walks.toml").write_text(_blocks("toml")[1])
+    split = load(str(tmp_path / "walks.toml"))
+    assert (split.train.origin.split, split.train.rate, split.train.shape) == (
+        "subject",
+        25,
+        (4, 100),
+    )
+    assert np.allclose(split.train.signal[:, 3], np.sqrt(12), atol=1e-4)
+    assert split.train.classes["weight"] == ("up to 70", "above 70 to 90", "above 90")
+    assert split.train.classes["age"] == ("below 40", "from 40")
