@@ -199,8 +199,14 @@ def test_missing_entries(path: str) -> None:
             "n rising ends make n + 1",
         ),
         ("attributes.weight.up_to", ["heavy"], "could not convert"),
-        ("attributes.activity.classes", [], "needs classes, each once"),
+        ("attributes.activity", {"classes": []}, "needs classes, each once"),
         ("attributes.activity.classes", ["walk", "walk"], "needs classes, each once"),
+        ("attributes.activity.classes", ["run"], "has no class 'walk'"),
+        ("attributes.activity.required_", True, "entry of attribute 'activity' 'required_'"),
+        ("attributes.activity", 3, "must be a table of entries"),
+        ("channels", "some", 'must be a list, or "all"'),
+        ("channels", [], "channels is empty"),
+        ("rate", float("inf"), "must be above 0 Hz"),
         ("splits.subject.by", "person", "split by 'person' is unknown; known: label, recording"),
         ("splits.subject.folds", 1, "split 'subject' needs test and validation"),
         ("splits.recording.test", 0, "split 'recording' needs"),
@@ -254,7 +260,7 @@ def test_packaged_protocols(dataset: str) -> None:
     )
     known = {rule.name for rule in protocol.attributes} | {"subject"}
     names = [channel.name for channel in protocol.channels]
-    assert len(set(names)) == len(names) > 0
+    assert len(set(names)) == len(names)
     for rule in protocol.attributes:
         assert len(rule.classes) >= 2
         assert set(rule.values.values()) <= set(rule.classes)

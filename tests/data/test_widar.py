@@ -60,6 +60,7 @@ def test_the_name_tells_all_and_even_packets_are_picked(tmp_path: Path) -> None:
         "repetition": 4,
         "receiver": 6,
         "date": "20181130",
+        "performance": "20181130/user10-7-2-3-4",
         "environment": "classroom",
     }
     kept = csi[::4].reshape(11, 90).T  # 1000 packets a second to 250
@@ -118,8 +119,10 @@ def test_windows_and_splits(tmp_path: Path) -> None:
     assert split.train.shape == (90, 512)
     assert split.train.is_complex
     assert (len(split.train), len(split.test)) == (9 * 2 * 4 * 2, 9 * 2 * 1 * 2)
-    names = [split.test.recordings[i] for i in split.test.recording]
-    assert {name.split("-")[4] for name in names} == {"5"}  # both receivers of a repetition
+    for one, other in ((split.test, split.train), (split.validation, split.fitting)):
+        heard = {one.recordings[i].rpartition("-")[0] for i in one.recording}
+        assert not heard & {other.recordings[i].rpartition("-")[0] for i in other.recording}
+        assert 2 * len(heard) == len(one)  # both receivers of a gesture are on one side
     window = split.test.signal[0]
     assert np.abs(window[:, :8]).all()  # 30 ms at 250 Hz; after that, silence
     assert not np.abs(window[:, 8:]).any()

@@ -83,6 +83,7 @@ def evaluate(
     splits: Split | Sequence[Split],
     *,
     seeds: Sequence[int] = (0,),
+    attributes: Sequence[str] = (),
     settings: InferenceSettings | None = None,
     strength: Strength | None = None,
     device: str = "cpu",
@@ -91,14 +92,14 @@ def evaluate(
 
     One obfuscator and its split, or one per fold of people: then each person is scored by the
     fold that never saw them, and all are pooled. For every seed the models are trained and the
-    windows are obfuscated anew.
+    windows are obfuscated anew. All attributes are scored unless some are named.
     """
     pairs = list(zip(_listed(veils), _listed(splits), strict=True))
     first, split = pairs[0]
     _check_folds([veil for veil, _ in pairs])
-    attributes, left_out = _scorable(split)
-    tables: dict[str, list[np.ndarray]] = {name: [] for name in attributes}
-    work = [(seed, attribute) for seed in seeds for attribute in attributes]
+    scorable, left_out = _scorable(split, attributes)
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in scorable}
+    work = [(seed, attribute) for seed in seeds for attribute in scorable]
     hidden = {
         (seed, fold): veil.obfuscate(part.test, strength, seed=seed)
         for seed in seeds
@@ -139,10 +140,10 @@ def _check_folds(veils: list[Obfuscator]) -> None:
         raise Refusal("two of the runs were trained on the same fold; give one run per fold")
 
 
-def _scorable(split: Split) -> tuple[list[str], dict[str, str]]:
-    """The attributes that can be scored, and why the others cannot."""
+def _scorable(split: Split, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The attributes that can be scored (all by default), and why the others cannot."""
     scorable, left_out = [], {}
-    for name in split.train.attributes:
+    for name in wanted or split.train.attributes:
         train, test = (np.unique(_known(part, name)) for part in (split.train, split.test))
         if len(train) < 2:
             left_out[name] = "it has one class only in the training windows"

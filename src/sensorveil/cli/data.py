@@ -107,8 +107,11 @@ def _print_measured(screen: Screen, here: dict[str, Any]) -> None:
     ]
     screen.table("Classes", ("attribute: class", "windows", "people"), rows)
     rows = [
-        (name, about.get("refused") or about["by"])
-        + tuple(str(about.get(part, "")) for part in ("train", "validation", "test"))
+        (
+            name,
+            about.get("refused") or about["by"],
+            *(str(about.get(part, "")) for part in ("train", "validation", "test")),
+        )
         for name, about in here["splits"].items()
     ]
     screen.table("Splits", ("name", "by", "train", "of it validation", "test"), rows)

@@ -137,6 +137,9 @@ def evaluate(
     source: given.Source = None,
     option: given.Options = None,
     seeds: Annotated[int, typer.Option(help="How many seeds: models and noise anew each.")] = 1,
+    attribute: Annotated[
+        list[str] | None, typer.Option("--attribute", help="Score only these; default: all.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small models, for two cores.")] = False,
     strength: Strength = None,
     out: Annotated[Path | None, typer.Option("--out", help="A .json file for the result.")] = None,
@@ -164,7 +167,13 @@ def evaluate(
     knobs = given.numbers(strength, "strength")
     with screen.bars():
         result = score(
-            veils, splits, seeds=range(seeds), settings=settings, strength=knobs, device=device
+            veils,
+            splits,
+            seeds=range(seeds),
+            attributes=given.names(attribute or []),
+            settings=settings,
+            strength=knobs,
+            device=device,
         )
     content = {
         **result.as_dict(),
@@ -183,18 +192,18 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
     rows = [
         (
             f"{score.attribute} ({score.role})",
-            f"{score.chance:.1%}",
-            f"{score.majority:.1%}",
-            str(score.raw_accuracy),
-            str(score.accuracy),
-            str(score.f1),
-            "" if score.role == "keep" else str(score.privacy_loss),
+            f"{100 * score.majority:.1f}",
+            *(
+                f"{100 * part.value:.1f} [{100 * part.low:.0f}-{100 * part.high:.0f}]"
+                for part in (score.raw_accuracy, score.accuracy, score.f1)
+            ),
+            "" if score.role == "keep" else f"{100 * score.privacy_loss.value:.1f}",
         )
         for score in result.scores
     ]
     screen.table(
-        f"{result.method}: read by models trained on raw data (95% interval over people and seeds)",
-        ("attribute", "chance", "majority", "raw", "obfuscated", "F1", "privacy loss"),
+        f"{result.method}: what models trained on raw data read, in % [95% interval over people]",
+        ("attribute", "guess", "raw", "obfuscated", "F1", "loss"),
         rows,
     )
     for name, reason in result.left_out.items():

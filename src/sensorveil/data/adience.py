@@ -35,7 +35,7 @@ class Adience(Dataset):
         title="Adience",
         modality="image",
         people=2284,
-        hours=0.0,
+        hours=None,
         rate=1.0,
         channels="one: grey, from 0 to 1, 80 x 80 pixels",
         attributes={

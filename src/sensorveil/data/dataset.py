@@ -25,7 +25,8 @@ class Card:
     title: str
     modality: str
     people: int
-    hours: float
+    hours: float | None
+    """None where the authors do not say, or where it means nothing, as for photographs."""
     rate: float
     channels: str
     attributes: Mapping[str, str]
@@ -86,9 +87,9 @@ class Dataset(ABC):
 
     def prepare(self, source: Path, target: Path) -> Path:
         """Reads the authors' files once and writes the prepared form, which loads fast."""
+        raw = self.read(self.locate(source))
         protocol = self.protocol()
-        corpus = apply_protocol(protocol, self.read(self.locate(source)))
-        corpus.save(target, protocol.digest)
+        apply_protocol(protocol, raw).save(target, protocol.digest)
         return target
 
 
@@ -103,6 +104,10 @@ class GeneratedDataset(Dataset):
         if source is not None:
             raise Refusal(f"{self.name} is made by a program and has no files; leave --from out")
         return Path()
+
+    def corpus(self, source: Path | None = None) -> Corpus:
+        """Its recordings by its protocol, made anew."""
+        return apply_protocol(self.protocol(), self.read(self.locate(source)))
 
 
 def data_home() -> Path:

@@ -18,7 +18,7 @@ def describe(name: str, source: Path | str | None = None, **options: Any) -> dic
 
     >>> about = describe("watch")
     >>> about["people"], about["attributes"]["side"]["windows"]
-    (10, {'left': 1695, 'right': 1910})
+    (10, {'left': 1877, 'right': 1728})
     """
     windows, corpus, rules = load_whole(name, source, **options)
     return {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ class SplitRule:
 class Protocol:
     """Everything between a dataset's files and its windows; `digest` names it in every result.
 
-    With `pad`, each recording is cut, or filled up at its end with that value, to one window.
+    No `channels` means all that the recordings have. With `pad`, each recording is cut, or filled
+    up at its end with that value, to one window.
     """
 
     dataset: str
@@ -128,8 +130,6 @@ def read_protocol(content: Mapping[str, Any], where: str) -> Protocol:
     except KeyError as error:
         raise Refusal(f"{where}: the entry {error} is missing") from None
     except (TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, Refusal):
-            raise
         raise Refusal(f"{where}: {error}") from None
     _check(protocol, where)
     return protocol
@@ -143,7 +143,7 @@ def _parse(content: Mapping[str, Any]) -> Protocol:
         rate=float(content["rate"]),
         length=int(content["window"]["length"]),
         stride=int(content["window"]["stride"]),
-        channels=tuple(_channel(entry) for entry in content["channels"]),
+        channels=_channels(content["channels"]),
         attributes=tuple(_attribute(n, entry) for n, entry in content["attributes"].items()),
         splits={name: _split(entry) for name, entry in content["splits"].items()},
         default_split=content["default_split"],
@@ -155,6 +155,16 @@ def _parse(content: Mapping[str, Any]) -> Protocol:
     )
 
 
+def _channels(entries: str | list[str | Mapping[str, Any]]) -> tuple[ChannelRule, ...]:
+    if isinstance(entries, str):
+        if entries != "all":
+            raise Refusal(f'channels must be a list, or "all"; it is "{entries}"')
+        return ()
+    if not entries:
+        raise Refusal('channels is empty; name some, or write "all"')
+    return tuple(_channel(entry) for entry in entries)
+
+
 def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
     if isinstance(entry, str):
         return ChannelRule(entry)
@@ -163,6 +173,9 @@ def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
 
 def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
     rest: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("label", "classes")}
+    _check_entries(entry, AttributeRule, f"attribute '{name}'")
+    if "values" in rest:
+        rest["values"] = {key: str(value) for key, value in rest["values"].items()}
     for end in {"up_to", "below"} & set(rest):
         rest[end] = tuple(float(value) for value in entry[end])
     classes = tuple(str(value) for value in entry["classes"])
@@ -170,12 +183,23 @@ def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
 
 
 def _split(entry: Mapping[str, Any]) -> SplitRule:
+    _check_entries(entry, SplitRule, "split")
     rest = {k: v for k, v in entry.items() if k not in ("test_values", "within")}
     return SplitRule(
         test_values=tuple(str(value) for value in entry.get("test_values", ())),
         within=tuple(entry.get("within", ())),
         **rest,
     )
+
+
+def _check_entries(entry: Mapping[str, Any], rule: type, what: str) -> None:
+    """Refuses a misspelt entry, which would else be passed over in silence."""
+    if not isinstance(entry, Mapping):
+        raise Refusal(f"{what} must be a table of entries, not {entry!r}")
+    for name in entry:
+        known = [part.name for part in fields(rule) if part.name != "name"]
+        if name not in known:
+            raise refuse_unknown(f"entry of {what}", name, known)
 
 
 def _check(protocol: Protocol, where: str) -> None:
@@ -185,7 +209,7 @@ def _check(protocol: Protocol, where: str) -> None:
             f"{where}: window length {protocol.length} and stride {protocol.stride};"
             " the length must be at least 2 and the stride at least 1"
         )
-    if not protocol.rate > 0:
+    if not 0 < protocol.rate < math.inf:
         raise Refusal(f"{where}: the rate is {protocol.rate}; it must be above 0 Hz")
     if protocol.form not in ("real", "complex", "magnitude"):
         raise refuse_unknown(f"{where}: form", protocol.form, ["real", "complex", "magnitude"])
@@ -207,6 +231,11 @@ def _check_attribute(rule: AttributeRule, where: str) -> None:
         raise Refusal(
             f"{where}: attribute '{rule.name}' has {len(ends)} bin ends and"
             f" {len(rule.classes)} classes; n rising ends make n + 1 classes"
+        )
+    stray = sorted(set(rule.values.values()) - set(rule.classes))
+    if stray:
+        raise Refusal(
+            f"{where}: attribute '{rule.name}' has no class '{stray[0]}'; it is in values"
         )
     if len(set(rule.classes)) != len(rule.classes) or not rule.classes:
         raise Refusal(f"{where}: attribute '{rule.name}' needs classes, each once")

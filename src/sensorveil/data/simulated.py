@@ -32,7 +32,7 @@ _DEFAULTS = {"recordings": 2, "jitter": 1.0, "noise": 0.02, "seed": 0}
 _MADE: dict[str, Any] = {
     "licence": "none needed: made on the spot",
     "citation": "none: made by sensorveil",
-    "url": "https://sensorveil.readthedocs.io",
+    "url": "none",
     "obtain": "just load it: it is made on the spot",
 }
 
@@ -303,7 +303,7 @@ class SimulatedImages(Simulation):
         title="Simulated images",
         modality="image",
         people=100,
-        hours=0.0,
+        hours=None,
         rate=1.0,
         channels="grey, 16 by 16 pixels",
         attributes={"shape": "tall, round, wide", "tone": "dark or light"},

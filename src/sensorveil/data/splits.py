@@ -75,7 +75,9 @@ def _validation_mask(train: Windows, corpus: Corpus, rule: SplitRule) -> np.ndar
     """The part of training that is put aside, of the same kind as the test part."""
     generator = np.random.default_rng(rule.seed + 1)
     if rule.by == "subject":
-        return _people_mask(train, rule, max(2, round(1 / rule.validation)), 0, generator)
+        people = len(np.unique(train.subject))
+        folds = min(max(2, round(1 / rule.validation)), people)
+        return _people_mask(train, rule, folds, 0, generator)
     return _random_mask(train, corpus, rule, rule.validation, generator)
 
 
@@ -84,8 +86,8 @@ def _people_mask(
 ) -> np.ndarray:
     """People dealt to folds like cards, those of one class after another."""
     people, first = np.unique(windows.subject, return_index=True)
-    if len(people) < folds:
-        raise Refusal(f"{len(people)} people cannot be dealt to {folds} folds")
+    if len(people) < max(folds, 2):
+        raise Refusal(f"{len(people)} people are too few to be dealt to {max(folds, 2)} folds")
     order = _spread(windows, first, rule.within, generator)
     dealt = np.empty(len(people), int)
     dealt[order] = np.arange(len(people)) % folds

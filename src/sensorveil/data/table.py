@@ -33,7 +33,7 @@ class Table(Dataset):
         title="Your own table",
         modality="any",
         people=0,
-        hours=0.0,
+        hours=None,
         rate=0.0,
         channels="those that its TOML names",
         attributes={"subject": "the person, and whatever else its TOML names"},

@@ -27,15 +27,18 @@ def read_csv(
     import pandas as pd
 
     try:
-        table = pd.read_csv(source, encoding="utf-8-sig", **options)
+        # Without index_col=False a row with too many cells shifts all columns in silence.
+        table = pd.read_csv(source, **{"encoding": "utf-8-sig", "index_col": False, **options})
     except UnicodeDecodeError:
         raise Refusal(f"{name} is not UTF-8 text; save it as UTF-8") from None
     except pd.errors.EmptyDataError:
         raise Refusal(f"{name} is empty") from None
     except pd.errors.ParserError as error:
         raise Refusal(f"{name} is not a whole table: {error}") from None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise Refusal(f"{name} is missing") from None
+    except IsADirectoryError:
+        raise Refusal(f"{name} is a folder, and a table was expected") from None
     require_columns(table, columns, name)
     return table
 
@@ -47,7 +50,7 @@ def read_parquet(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
 
     try:
         table = pd.read_parquet(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise Refusal(f"{path} is missing") from None
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise Refusal(f"{path} is not a whole Parquet file: {error}") from None

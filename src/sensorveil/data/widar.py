@@ -133,6 +133,7 @@ def _recording(path: Path) -> Recording:
         **numbers,
         "gesture": gesture_name(date, user, numbers["gesture"]),
         "date": date,
+        "performance": f"{date}/{path.stem.rpartition('-')[0]}",  # what all receivers heard
         "environment": _ROOMS.get(date),
     }
     signal = channels_first(log, str(path))[:, _nearest(log.seconds, str(path))]

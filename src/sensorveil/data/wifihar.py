@@ -36,7 +36,7 @@ class WifiHar(Dataset):
         title="WiFi-HAR (Wi-Fi activity recognition with and without line of sight)",
         modality="csi",
         people=30,
-        hours=float("nan"),  # not stated
+        hours=None,
         rate=320.0,
         channels="3 receive antennas x 30 subcarriers, complex, in the tool's counts",
         attributes={

@@ -41,7 +41,7 @@ class Resample(Obfuscator):
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
         # The size of the papers' inference models, for a GPU.
-        "paper": {"width": 64, "epochs": 40, "batch": 256, "rate": 2e-3},
+        "paper": {"width": 128, "epochs": 40, "batch": 512, "rate": 2e-3},
     }
     settings: ResampleSettings
 

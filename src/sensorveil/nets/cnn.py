@@ -24,8 +24,8 @@ class InferenceNet(nn.Module):
     """Reads one attribute from windows: (n, channels, length) or (n, channels, height, width).
 
     The papers state the number of layers and no more; widths follow the first network of this
-    line (Malekzadeh and others, 64-64-32-32 filters of five samples, dense 256-64), with the
-    filters of the last two layers kept at full width, which makes it a stronger attacker.
+    line (Malekzadeh and others, 64-64-32-32 filters of five samples, dense 256-64), with one
+    width for all four convolutions.
 
     >>> InferenceNet(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
     torch.Size([3, 4])
