@@ -172,8 +172,8 @@ def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
 
 
 def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
-    rest: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("label", "classes")}
     _check_entries(entry, AttributeRule, f"attribute '{name}'")
+    rest: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("label", "classes")}
     if "values" in rest:
         rest["values"] = {key: str(value) for key, value in rest["values"].items()}
     for end in {"up_to", "below"} & set(rest):

@@ -136,6 +136,7 @@ def _read(path: Path, wanted: Sequence[str], about: Description, text: Iterable[
         decimal=about.content.get("decimal", "."),
         dtype={column: str for column in text if column not in about.binned},
         low_memory=False,
+        index_col=None,  # rows that are too long are refused below, with advice
     )
     heading = str(table.columns[0])
     other = next((mark for mark in ";\t|," if mark in heading), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -27,13 +28,15 @@ def read_csv(
     import pandas as pd
 
     try:
-        # Without index_col=False a row with too many cells shifts all columns in silence.
-        table = pd.read_csv(source, **{"encoding": "utf-8-sig", "index_col": False, **options})
+        with warnings.catch_warnings():
+            # Without index_col=False a row with too many cells shifts all columns in silence.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(source, **{"encoding": "utf-8-sig", "index_col": False, **options})
     except UnicodeDecodeError:
         raise Refusal(f"{name} is not UTF-8 text; save it as UTF-8") from None
     except pd.errors.EmptyDataError:
         raise Refusal(f"{name} is empty") from None
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         raise Refusal(f"{name} is not a whole table: {error}") from None
     except (FileNotFoundError, NotADirectoryError):
         raise Refusal(f"{name} is missing") from None
