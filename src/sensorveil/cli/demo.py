@@ -22,8 +22,8 @@ def demo(
 ) -> None:
     """Hides which arm wears the watch, keeps the exercise, and scores the result."""
     import sensorveil
-    from sensorveil.audit.conditions import conditions
     from sensorveil.audit.evaluation import evaluate
+    from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
     from sensorveil.measures.inference import InferenceSettings
 

@@ -149,8 +149,8 @@ def evaluate(
 ) -> None:
     """The papers' measures: what models trained on raw data read from the obfuscated test."""
     import sensorveil
-    from sensorveil.audit.conditions import conditions
     from sensorveil.audit.evaluation import evaluate as score
+    from sensorveil.conditions import conditions
     from sensorveil.files import write_json
     from sensorveil.measures.inference import InferenceSettings
 
@@ -178,6 +178,10 @@ def evaluate(
     content = {
         **result.as_dict(),
         "data": [asdict(veil.origin_) for veil in veils if veil.origin_],
+        "runs": [
+            {"preset": veil.preset, "seed": veil.seed, "settings": veil.about(), "made": veil.made_}
+            for veil in veils
+        ],
         "inference": asdict(settings),
         "conditions": conditions(device),
     }

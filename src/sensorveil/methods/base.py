@@ -93,6 +93,7 @@ class Obfuscator(ABC):
         self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
         self.scaling_ = Scaling.of(windows)
         self.metrics_: dict[str, Any] = {"windows": len(windows)}
+        self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
         self._fit(windows.scaled(self.scaling_), np.random.default_rng(self.seed))
         self.metrics_["seconds"] = round(time.perf_counter() - started, 3)
         return self

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.conditions import conditions
 from sensorveil.data.windows import Origin, Scaling
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json, write_json, written_folder
@@ -32,7 +33,7 @@ def save_run(veil: Obfuscator, path: Path | str) -> Path:
         name: np.ascontiguousarray(part) for n, a in arrays.items() for name, part in _real(n, a)
     }
     with written_folder(path) as folder:
-        write_json(folder / "config.json", _config(veil))
+        write_json(folder / "config.json", {**_config(veil), "made": conditions(veil.device)})
         write_json(folder / "metrics.json", veil.metrics_)
         (folder / "card.md").write_text(run_card(veil), "utf-8")
         save_file(flat, folder / "model.safetensors")
@@ -58,6 +59,7 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
         veil.channels_ = tuple(config["channels"])
         veil.classes_ = {name: tuple(values) for name, values in config["classes"].items()}
         veil.scaling_ = Scaling(arrays.pop("scaling.mean"), arrays.pop("scaling.deviation"))
+        veil.made_ = config["made"]
         veil.metrics_ = read_json(folder / "metrics.json")
     except (KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{folder} is not a run of sensorveil, or is damaged ({error})") from None

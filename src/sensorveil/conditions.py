@@ -21,13 +21,22 @@ def conditions(device: str = "cpu") -> dict[str, Any]:
     ['command', 'date', 'hardware', 'python', 'sensorveil', 'torch']
     """
     return {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command_line(sys.argv),
         "sensorveil": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "hardware": hardware(device),
         "date": datetime.date.today().isoformat(),
     }
+
+
+def command_line(words: list[str]) -> str:
+    """A command as it can be typed elsewhere: absolute paths are cut down to their names.
+
+    >>> command_line(["/usr/bin/sensorveil", "evaluate", "runs/a", "--out", "/home/ann/a.json"])
+    'sensorveil evaluate runs/a --out a.json'
+    """
+    return shlex.join([Path(word).name if Path(word).is_absolute() else word for word in words])
 
 
 def hardware(device: str) -> str:

@@ -1,0 +1,163 @@
+"""Where a dataset's files are looked for, in which order, and what is said when they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from sensorveil.data.dataset import PREPARED, Card, Dataset, GeneratedDataset, data_home
+from sensorveil.data.protocol import Protocol, read_protocol
+from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.errors import Refusal
+
+CARD = Card(
+    title="Mine",
+    modality="imu",
+    people=1,
+    hours=None,
+    rate=50.0,
+    channels="x",
+    attributes={"act": "walk or run"},
+    licence="MIT",
+    citation="none",
+    url="https://example.org/mine",
+    obtain="download it from https://example.org/mine",
+)
+
+
+class Mine(Dataset):
+    """The level of its signal is the number in the file `value`."""
+
+    name: ClassVar[str] = "mine"
+    card: ClassVar[Card] = CARD
+    version = 1
+
+    def read(self, source: Path) -> Recordings:
+        place = source / "value" if source.is_dir() else source
+        signal = np.full((1, 30), float(place.read_text()), np.float32)
+        return Recordings((Recording("a", "ann", signal, {"act": "walk"}),), ("x",), 50.0)
+
+    def protocol(self) -> Protocol:
+        content = {
+            "dataset": "mine",
+            "version": self.version,
+            "rate": 50,
+            "default_split": "recording",
+            "channels": ["x"],
+            "window": {"length": 8, "stride": 4},
+            "attributes": {"act": {"classes": ["walk", "run"]}},
+            "splits": {"recording": {"by": "recording"}},
+        }
+        return read_protocol(content, "mine.toml")
+
+
+class Newer(Mine):
+    version = 2
+
+
+class Made(GeneratedDataset):
+    name = "mine"
+    card = CARD
+    protocol = Mine.protocol  # type: ignore[assignment]
+    version = 1
+
+    def read(self, source: Path) -> Recordings:
+        signal = np.full((1, 30), float(self.options["value"]))
+        return Recordings((Recording("a", "ann", signal, {"act": "walk"}),), ("x",), 50.0)
+
+
+def laid(place: Path, value: float) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "value").write_text(str(value))
+    return place
+
+
+def level(made: Dataset, source: Path | None = None) -> float:
+    store = made.corpus(source).store
+    assert store.min() == store.max()
+    return float(store[0, 0])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SENSORVEIL_DATA", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_the_data_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SENSORVEIL_DATA", "~/sets")
+    assert data_home() == tmp_path / "sets"
+    for unset in ("", None):
+        if unset is None:
+            monkeypatch.delenv("SENSORVEIL_DATA")
+        else:
+            monkeypatch.setenv("SENSORVEIL_DATA", unset)
+        assert data_home() == tmp_path / ".local" / "share" / "sensorveil"
+
+
+def test_the_users_word_goes_before_the_data_home(home: Path, tmp_path: Path) -> None:
+    laid(home / "mine", 1)
+    elsewhere = laid(tmp_path / "elsewhere", 2)
+    assert level(Mine()) == 1
+    assert level(Mine(), elsewhere) == 2
+    assert level(Mine(), elsewhere / "value") == 2
+
+
+def test_the_prepared_form_goes_before_the_authors(home: Path) -> None:
+    laid(home / "mine", 1)
+    Mine().prepare(home / "mine", home / "mine" / PREPARED)
+    laid(home / "mine", 2)
+    assert level(Mine()) == 1
+    assert level(Mine(), home / "mine" / PREPARED) == 1
+
+
+def test_a_prepared_form_of_another_protocol_is_passed_over(home: Path) -> None:
+    laid(home / "mine", 1)
+    written = Mine().prepare(home / "mine", home / "mine" / PREPARED)
+    laid(home / "mine", 2)
+    assert level(Newer()) == 2
+    with pytest.raises(Refusal, match=r"by another protocol than mine version 2; prepare it again"):
+        Newer().corpus(written)
+
+
+def test_a_damaged_prepared_form_is_refused_not_passed_over(home: Path) -> None:
+    laid(home / "mine", 1)
+    (home / "mine" / PREPARED).write_bytes(b"not tensors")
+    with pytest.raises(Refusal, match=r"prepared\.safetensors is damaged"):
+        Mine().corpus()
+
+
+def test_a_failed_preparation_leaves_nothing(tmp_path: Path) -> None:
+    laid(tmp_path / "in", float("nan"))
+    with pytest.raises(Refusal, match="NaN"):
+        Mine().prepare(tmp_path / "in", tmp_path / "out.safetensors")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["in"]
+
+
+def test_missing_and_empty_folders_say_what_to_download(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refusal) as missing:
+        Mine().corpus()
+    assert str(missing.value) == (
+        f"mine: nothing at {home / 'mine'}. To get it, download it from https://example.org/mine;"
+        f" put it into {home / 'mine'} or name its place with --from"
+    )
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Refusal, match=r"the folder .*empty is empty. To get it, .*https://example"):
+        Mine().corpus(tmp_path / "empty")
+    with pytest.raises(Refusal, match=r"nothing at .*nowhere"):
+        Mine().prepare(tmp_path / "nowhere", tmp_path / "out.safetensors")
+
+
+def test_made_data_takes_options_and_no_files(home: Path, tmp_path: Path) -> None:
+    assert level(Made(value=3)) == 3
+    with pytest.raises(Refusal, match="mine is made by a program and has no files"):
+        Made(value=3).corpus(tmp_path)
+
+
+def test_the_name_of_the_prepared_form() -> None:
+    """Prepared files lie on users' disks under this name."""
+    assert PREPARED == "prepared.safetensors"

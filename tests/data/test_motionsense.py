@@ -1,0 +1,314 @@
+"""MotionSense: both layouts, refusals, and the papers' counts on the real data."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sensorveil.data import load
+from sensorveil.data.corpus import apply_protocol
+from sensorveil.data.motionsense import MotionSense
+from sensorveil.data.recordings import Recordings
+from sensorveil.errors import Refusal
+
+# The header and the channels as the authors publish them, with the attitude that nobody needs.
+AXES = tuple(f"{vector}.{axis}" for vector in ("gravity", "rotationRate") for axis in "xyz")
+PUSH = tuple(f"userAcceleration.{axis}" for axis in "xyz")
+HEADER = ",".join(("", "attitude.roll", "attitude.pitch", "attitude.yaw", *AXES, *PUSH))
+PEOPLE = "code,weight,height,age,gender\n1,102,188,46,1\n3,48,161,28,0\n"
+DONE = [("dws", 1, 1), ("wlk", 7, 1), ("wlk", 15, 3), ("sit", 5, 3)]
+ZIP = "A_DeviceMotion_data.zip"
+
+
+def signal(activity: str, trial: int, subject: int, samples: int = 150) -> np.ndarray:
+    """Millionths, whole, so that both layouts can hold them: (12 columns, samples)."""
+    seed = [trial, subject, *activity.encode()]
+    return np.random.default_rng(seed).integers(-2_000_000, 2_000_000, (12, samples))
+
+
+def csv(activity: str, trial: int, subject: int) -> str:
+    rows = signal(activity, trial, subject).T / 1e6
+    lines = [f"{n}," + ",".join(f"{v:.6f}" for v in row) for n, row in enumerate(rows)]
+    return "\n".join([HEADER, *lines]) + "\n"
+
+
+def place_of(activity: str, trial: int, subject: int) -> str:
+    return f"A_DeviceMotion_data/{activity}_{trial}/sub_{subject}.csv"
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Path:
+    folder = tmp_path / "unpacked"
+    for done in DONE:
+        place = folder / place_of(*done)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(csv(*done), "utf-8")
+    (folder / "data_subjects_info.csv").write_text(PEOPLE, "utf-8-sig")
+    return folder
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / ZIP, "w", zipfile.ZIP_DEFLATED) as archive:
+        for done in DONE:
+            archive.writestr(place_of(*done), csv(*done))
+        # What macOS adds to every zip is passed over.
+        archive.writestr("__MACOSX/A_DeviceMotion_data/dws_1/._sub_1.csv", b"\0\5\x16\7")
+    (folder / "data_subjects_info.csv").write_text(PEOPLE, "utf-8-sig")
+    return folder
+
+
+@pytest.fixture
+def compact(tmp_path: Path) -> Path:
+    folder = tmp_path / "compact"
+    folder.mkdir()
+    whole = np.concatenate([signal(*done) for done in DONE], axis=1)
+    names = [*AXES, *PUSH]
+    table = pd.DataFrame(dict(zip(names, whole[3:], strict=True)))
+    gravity = [name for name in names if name.startswith("gravity")]
+    table[gravity].to_parquet(folder / "motionsense_gravity.parquet")
+    table.drop(columns=gravity).to_parquet(folder / "motionsense_motion.parquet")
+    rows = [f"{s},{a},{t},150,{150 * i}" for i, (a, t, s) in enumerate(DONE)]
+    index = "\n".join(["subject,activity,trial,n,start", *rows])
+    (folder / "recordings.csv").write_text(index)
+    header = "subject,weight_kg,height_cm,age_years,gender_male1_female0"
+    (folder / "subjects.csv").write_text("\n".join([header, *PEOPLE.splitlines()[1:]]))
+    return folder
+
+
+def check_known(recordings: Recordings) -> None:
+    assert recordings.rate == 50.0
+    names = [item.name for item in recordings.items]
+    assert names == ["01-dws-1", "01-wlk-7", "03-sit-5", "03-wlk-15"]
+    for item in recordings.items:
+        subject, activity, trial = item.name.split("-")
+        expected = signal(activity, int(trial), int(subject)) / 1e6
+        # The authors' columns: gravity, rotation rate, acceleration; ours: gravity last.
+        expected = np.concatenate([expected[6:12], expected[3:6]])
+        np.testing.assert_allclose(item.signal, expected, atol=1e-6)
+        assert item.subject == subject
+        assert item.labels["activity"] == activity
+        assert item.labels["trial"] == int(trial)
+    ann, cat = recordings.items[0].labels, recordings.items[2].labels
+    assert [ann[n] for n in ("gender", "weight", "height", "age")] == [1, 102, 188, 46]
+    assert [cat[n] for n in ("gender", "weight", "height", "age")] == [0, 48, 161, 28]
+
+
+@pytest.mark.parametrize("layout", ["unpacked", "packed", "compact"])
+def test_every_layout_gives_the_same(layout: str, request: pytest.FixtureRequest) -> None:
+    check_known(MotionSense().read(request.getfixturevalue(layout)))
+
+
+def test_the_zip_itself_may_be_named(packed: Path) -> None:
+    check_known(MotionSense().read(packed / ZIP))
+
+
+def test_csv_files_with_a_mark(unpacked: Path) -> None:
+    for place in unpacked.rglob("*.csv"):
+        content = place.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        place.write_bytes(b"\xef\xbb\xbf" + content)
+    check_known(MotionSense().read(unpacked))
+
+
+def test_windows_by_the_protocol(packed: Path) -> None:
+    corpus = apply_protocol(MotionSense().protocol(), MotionSense().read(packed))
+    assert corpus.recordings == ("01-dws-1", "01-wlk-7", "03-wlk-15")  # sitting is left out
+    windows = corpus.windows(128, 10)
+    assert windows.start.tolist() == [0, 10, 20] * 3
+    columns = signal("wlk", 7, 1) / 1e6
+    turn = np.sqrt((columns[6:9] ** 2).sum(0))
+    push = np.sqrt(((columns[3:6] + columns[9:12]) ** 2).sum(0))
+    np.testing.assert_allclose(windows.signal[4], np.stack([turn, push])[:, 10:138], rtol=1e-5)
+    assert windows.labels["activity"].tolist() == [0] * 3 + [2] * 6
+    assert windows.labels["gender"].tolist() == [1] * 6 + [0] * 3
+    assert windows.labels["weight"].tolist() == [2] * 6 + [0] * 3
+    assert windows.labels["age"].tolist() == [2] * 6 + [1] * 3
+    assert windows.labels["height"].tolist() == [2] * 6 + [0] * 3
+
+
+def refusal(source: Path) -> str:
+    with pytest.raises(Refusal) as caught:
+        MotionSense().read(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("part", [0, 10, 0.5, 0.99])
+def test_a_truncated_zip(packed: Path, part: float) -> None:
+    content = (packed / ZIP).read_bytes()
+    size = int(part * len(content)) if isinstance(part, float) else part
+    (packed / ZIP).write_bytes(content[:size])
+    message = refusal(packed)
+    assert f"{ZIP} is not a whole zip file" in message
+    assert "download it again" in message
+
+
+def test_a_zip_with_a_damaged_middle(packed: Path) -> None:
+    """Its table of contents is whole, but one file inside is not."""
+    content = bytearray((packed / ZIP).read_bytes())
+    content[2000:2100] = bytes(100)
+    (packed / ZIP).write_bytes(content)
+    message = refusal(packed)
+    assert ZIP in message or "sub_" in message
+
+
+WALK = place_of("wlk", 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "sub_1.csv is empty"),
+        (HEADER.encode() + b"\n", "sub_1.csv has no rows"),
+        (csv("wlk", 7, 1).encode("utf-16"), "sub_1.csv is not UTF-8 text"),
+        ("größe,x\n1,2\n".encode("latin-1"), "sub_1.csv is not UTF-8 text"),
+        (csv("wlk", 7, 1).replace("gravity.y", "g.y").encode(), "lacks the column gravity.y"),
+        (csv("wlk", 7, 1)[:-40].encode(), "wlk-7"),
+        (csv("wlk", 7, 1).replace("\n9,", "\nx,1,2,3,4,five,", 1).encode(), "sub_1.csv"),
+        (b"\x80\x04\x95" * 50, "sub_1.csv is not UTF-8 text"),
+    ],
+)
+@pytest.mark.parametrize("layout", ["unpacked", "packed"])
+def test_wrong_tables(
+    layout: str, content: bytes, expected: str, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(layout)
+    if layout == "unpacked":
+        (folder / WALK).write_bytes(content)
+    else:
+        with zipfile.ZipFile(folder / ZIP, "w") as archive:
+            archive.writestr(WALK, content)
+    assert expected in refusal(folder)
+
+
+def test_not_a_number_shows_its_place(unpacked: Path) -> None:
+    table = pd.read_csv(unpacked / WALK, index_col=0).astype(object)
+    table.loc[4, "gravity.y"] = "fast"
+    table.to_csv(unpacked / WALK)
+    assert "row 5, gravity.y: 'fast' is no number" in refusal(unpacked)
+
+
+@pytest.mark.parametrize(
+    ("people", "expected"),
+    [
+        ("code,weight,height,age,gender\n1,102,188,46,1\n", "person 3 is not in the table"),
+        (PEOPLE.replace("gender", "sex"), "data_subjects_info.csv lacks the column gender"),
+        ("", "data_subjects_info.csv is empty"),
+        (PEOPLE.replace("102", "heavy"), "data_subjects_info.csv"),
+        (PEOPLE + "3,50,160,30,1\n", "data_subjects_info.csv"),
+        (None, "data_subjects_info.csv is missing"),
+    ],
+    ids=["person missing", "column missing", "empty", "no number", "person twice", "file missing"],
+)
+def test_wrong_tables_of_people(unpacked: Path, people: str | None, expected: str) -> None:
+    place = unpacked / "data_subjects_info.csv"
+    place.unlink() if people is None else place.write_text(people)
+    assert expected in refusal(unpacked)
+
+
+@pytest.mark.parametrize("name", ["gender", "weight"])
+def test_what_is_not_known_of_a_person(unpacked: Path, name: str) -> None:
+    """A blank cell makes one person's class unknown and leaves the others alone."""
+    known = {"gender": ("188,46,1", "188,46,"), "weight": ("102,188", ",188")}
+    people = PEOPLE.replace(*known[name])
+    assert people != PEOPLE
+    (unpacked / "data_subjects_info.csv").write_text(people)
+    corpus = apply_protocol(MotionSense().protocol(), MotionSense().read(unpacked))
+    codes = corpus.windows(128, 10).labels[name]
+    assert codes.tolist() == [-1] * 6 + [0] * 3
+
+
+def test_a_folder_without_recordings(tmp_path: Path) -> None:
+    (tmp_path / "data_subjects_info.csv").write_text(PEOPLE)
+    assert "no recording was found" in refusal(tmp_path)
+
+
+def test_wrong_compact_tables(compact: Path) -> None:
+    index = (compact / "recordings.csv").read_text()
+    (compact / "recordings.csv").write_text(index.replace("1,dws,1,150", "1,dws,1,151"))
+    assert "has 600 rows, recordings.csv says 601" in refusal(compact)
+    (compact / "recordings.csv").write_text(index.replace("subject", "who"))
+    assert "recordings.csv lacks the column subject" in refusal(compact)
+    (compact / "recordings.csv").write_text(index)
+    place = compact / "motionsense_motion.parquet"
+    place.write_bytes(place.read_bytes()[:-20])
+    assert "motionsense_motion.parquet is not a whole Parquet file" in refusal(compact)
+
+
+@pytest.mark.data
+def test_official_sample_equals_the_compact_form(real_data: Path) -> None:
+    folder = real_data / "motionsense"
+    official = {i.name: i for i in MotionSense().read(folder / "official_sample").items}
+    both = [i for i in MotionSense().read(folder).items if i.subject in ("01", "03")]
+    assert len(official) == len(both) == 30
+    for item in both:
+        other = official[item.name]
+        assert item.labels == other.labels
+        np.testing.assert_allclose(other.signal, item.signal, atol=1e-6)
+
+
+@pytest.mark.data
+def test_official_sample_unpacked(real_data: Path, tmp_path: Path) -> None:
+    folder = real_data / "motionsense" / "official_sample"
+    with zipfile.ZipFile(folder / ZIP) as archive:
+        for name in archive.namelist():
+            if "jog_9/" in name or "dws_1/" in name:
+                archive.extract(name, tmp_path)
+    people = (folder / "data_subjects_info.csv").read_bytes()
+    (tmp_path / "data_subjects_info.csv").write_bytes(people)
+    packed = {i.name: i for i in MotionSense().read(folder).items}
+    unpacked = MotionSense().read(tmp_path).items
+    assert [i.name for i in unpacked] == ["01-dws-1", "01-jog-9", "03-dws-1", "03-jog-9"]
+    for item in unpacked:
+        np.testing.assert_array_equal(item.signal, packed[item.name].signal)
+
+
+@pytest.mark.data
+def test_the_whole_data(real_data: Path) -> None:
+    recordings = MotionSense().read(real_data / "motionsense")
+    assert len(recordings.items) == 360
+    assert sum(item.signal.shape[-1] for item in recordings.items) == 1_412_865
+    # The authors print these row counts, for the moving activities and for trials 1 to 9.
+    moving = [i for i in recordings.items if i.labels["activity"] in ("dws", "ups", "wlk", "jog")]
+    assert sum(item.signal.shape[-1] for item in moving) == 767_660
+    early = [i for i in recordings.items if i.labels["trial"] <= 9]
+    assert sum(item.signal.shape[-1] for item in early) == 1_081_446
+    gravity = np.concatenate([item.signal[6:] for item in recordings.items], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(gravity, axis=0), 1, atol=3e-4)
+
+
+@pytest.mark.data
+def test_the_papers_counts_in_little_memory(
+    real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENSORVEIL_DATA", str(real_data))
+    tracemalloc.start()
+    split = load("motionsense", "paper")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(split.train), len(split.test)) == (60_132, 13_388)
+    assert np.bincount(split.test.labels["activity"]).tolist() == [1955, 2505, 6232, 2696]
+    assert len(np.unique(split.train.subject)) == len(np.unique(split.test.subject)) == 24
+    assert peak < 1e9
+    assert split.train.store.nbytes < 10e6
+
+
+@pytest.mark.data
+def test_bins_on_the_real_people(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENSORVEIL_DATA", str(real_data))
+    split = load("motionsense", "subject")
+    people = pd.read_csv(real_data / "motionsense" / "subjects.csv").set_index("subject")
+    for windows in (split.train, split.test):
+        for person in np.unique(windows.subject):
+            code = int(windows.classes["subject"][person])
+            some = windows.labels["weight"][windows.subject == person]
+            kilos = people.loc[code, "weight_kg"]
+            assert set(some.tolist()) == {0 if kilos <= 70 else 1 if kilos <= 90 else 2}

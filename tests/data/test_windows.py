@@ -1,0 +1,291 @@
+"""Windows: views that cost nothing, against slices cut one by one."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensorveil.data.windows import UNKNOWN, Origin, Scaling, Windows
+from sensorveil.errors import Refusal
+
+KINDS = ("real", "complex", "image")
+
+
+def made(
+    kind: str = "real", seed: int = 0, length: int = 8, stride: int = 3, total: int = 60
+) -> Windows:
+    """Overlapping windows over two recordings, each channel in units of its own."""
+    generator = np.random.default_rng(seed)
+    shape = (2, 5, total) if kind == "image" else (2, total)
+    store = generator.normal(size=shape)
+    if kind == "complex":
+        store = store + 1j * generator.normal(size=shape) * 2
+    scale = np.array([50.0, 0.01]).reshape(2, *(1,) * (len(shape) - 1))
+    store = (store * scale + 3 * scale).astype(np.complex64 if kind == "complex" else np.float32)
+    half = total // 2
+    start = np.arange(0, half - length + 1, stride)
+    recording = np.repeat([0, 1], len(start))
+    count = len(recording)
+    return Windows(
+        store=store,
+        offset=np.concatenate([start, half + start]),
+        length=length,
+        start=np.concatenate([start, start]),
+        recording=recording,
+        recordings=("ann-walk", "bob-run"),
+        labels={"gender": np.arange(count) % 3 - 1, "subject": recording},
+        classes={"gender": ("female", "male"), "subject": ("ann", "bob")},
+        rate=50.0,
+        channels=("x", "y"),
+        origin=Origin("mine", "paper", 0, "abc", "train"),
+    )
+
+
+def slow_signal(windows: Windows) -> np.ndarray:
+    """Every window cut out of the store by hand."""
+    cut = [windows.store[..., o : o + windows.length] for o in windows.offset]
+    signal = np.stack(cut)
+    if windows.scaling is not None:
+        signal = (signal - windows.scaling.mean) / windows.scaling.deviation
+    return signal
+
+
+def slow_scaling(windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation per channel of the windows laid out whole, in double precision."""
+    signal = slow_signal(windows.scaled(None))
+    signal = signal.astype(np.complex128 if windows.is_complex else np.float64)
+    axes = (0, *range(2, signal.ndim))
+    return signal.mean(axes), signal.std(axes)
+
+
+chosen = st.builds(
+    made,
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 9),
+    length=st.integers(2, 20),
+    stride=st.integers(1, 25),
+)
+
+
+@settings(deadline=None)
+@given(windows=chosen, data=st.data())
+def test_batches_are_the_slices(windows: Windows, data: st.DataObject) -> None:
+    signal = slow_signal(windows)
+    assert windows.shape == signal.shape[1:]
+    np.testing.assert_array_equal(windows.signal, signal)
+    places = st.lists(st.integers(0, len(windows) - 1), min_size=1, max_size=9)
+    index = np.array(data.draw(places))
+    np.testing.assert_array_equal(windows.batch(index), signal[index])
+    size = data.draw(st.integers(1, len(windows) + 2))
+    parts = list(windows.batches(size))
+    np.testing.assert_array_equal(np.concatenate(parts), signal)
+    assert all(len(part) == size for part in parts[:-1])
+
+
+def test_batches_are_copies() -> None:
+    windows = made()
+    before = windows.store.copy()
+    batch = windows.batch(slice(0, 3))
+    batch += 1
+    assert not np.shares_memory(batch, windows.store)
+    np.testing.assert_array_equal(windows.store, before)
+
+
+def test_overlapping_windows_cost_nothing() -> None:
+    samples, length, stride = 200_000, 128, 10
+    store = np.zeros((2, samples), np.float32)
+    offset = np.arange(0, samples - length + 1, stride)
+    tracemalloc.start()
+    windows = replace(
+        made(),
+        store=store,
+        offset=offset,
+        length=length,
+        start=offset,
+        recording=np.zeros(len(offset), int),
+        labels={"subject": np.zeros(len(offset), int)},
+    )
+    some = windows.select(np.arange(len(windows)) % 2 == 0).scaled(Scaling.of(made()))
+    on_device = windows.on("cpu")
+    grown = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    whole = len(windows) * 2 * length * 4
+    assert whole > 12 * store.nbytes
+    assert grown < store.nbytes
+    assert np.shares_memory(windows.store, store)
+    assert np.shares_memory(some.store, store)
+    assert on_device._view.untyped_storage().data_ptr() == store.ctypes.data
+
+
+@settings(deadline=None)
+@given(windows=chosen, data=st.data())
+def test_select_is_indexing(windows: Windows, data: st.DataObject) -> None:
+    mask = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(windows), max_size=len(windows)))
+    )
+    places = data.draw(st.lists(st.integers(0, len(windows) - 1), max_size=9))
+    # With no place at all numpy needs to be told that places are whole numbers.
+    for index, plain in ((mask, mask), (places, np.array(places, int)), (slice(1, 3),) * 2):
+        some = windows.select(index)
+        np.testing.assert_array_equal(some.start, windows.start[plain])
+        np.testing.assert_array_equal(some.recording, windows.recording[plain])
+        for name in windows.attributes:
+            np.testing.assert_array_equal(some.codes(name), windows.labels[name][plain])
+        if len(some):
+            np.testing.assert_array_equal(some.signal, slow_signal(windows)[plain])
+        assert some.store is windows.store
+        assert some.origin == windows.origin
+
+
+def test_a_list_of_yes_and_no_is_a_mask() -> None:
+    windows = made()
+    mask = [place in (2, 5) for place in range(len(windows))]
+    np.testing.assert_array_equal(windows.select(mask).offset, windows.offset[[2, 5]])
+
+
+@settings(deadline=None)
+@given(windows=chosen, data=st.data())
+def test_coverage_and_compact(windows: Windows, data: st.DataObject) -> None:
+    places = st.lists(st.integers(0, len(windows) - 1), min_size=1, max_size=4)
+    some = windows.select(data.draw(places))
+    cover = np.zeros(windows.store.shape[-1], int)
+    for offset in some.offset:
+        cover[offset : offset + some.length] += 1
+    np.testing.assert_array_equal(some.coverage(), cover)
+    small = some.compact()
+    assert small.store.shape[-1] == (cover > 0).sum()
+    np.testing.assert_array_equal(small.signal, some.signal)
+    np.testing.assert_array_equal(small.start, some.start)
+
+
+@settings(deadline=None)
+@given(windows=chosen)
+def test_replaced_takes_the_new_signal(windows: Windows) -> None:
+    new = slow_signal(windows)[::-1] * 2
+    other = windows.scaled(Scaling.of(windows)).replaced(new)
+    np.testing.assert_array_equal(other.signal, new)
+    np.testing.assert_array_equal(other.start, windows.start)
+    assert other.scaling is None
+    assert other.store.dtype == windows.store.dtype
+    assert other.recordings == windows.recordings
+
+
+def test_replaced_refuses_another_shape() -> None:
+    windows = made()
+    for wrong in (windows.signal[1:], windows.signal[:, :1], windows.signal[..., 1:]):
+        with pytest.raises(ValueError, match="cannot replace"):
+            windows.replaced(wrong)
+
+
+@settings(deadline=None)
+@given(windows=chosen, data=st.data())
+def test_scaling_is_that_of_the_windows_laid_out(windows: Windows, data: st.DataObject) -> None:
+    places = st.lists(st.integers(0, len(windows) - 1), min_size=1, max_size=9)
+    some = windows.select(data.draw(places))
+    scaling = Scaling.of(some)
+    mean, deviation = slow_scaling(some)
+    np.testing.assert_allclose(scaling.mean.reshape(-1), mean, rtol=1e-5)
+    np.testing.assert_allclose(scaling.deviation.reshape(-1), deviation, rtol=1e-5)
+    assert scaling.mean.ndim == scaling.deviation.ndim == some.store.ndim
+    assert not np.iscomplexobj(scaling.deviation)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scaled_windows_are_standard(kind: str) -> None:
+    windows = made(kind)
+    scaled = windows.scaled(Scaling.of(windows))
+    signal = scaled.signal
+    axes = (0, *range(2, signal.ndim))
+    np.testing.assert_allclose(signal.mean(axes), 0, atol=1e-4)
+    np.testing.assert_allclose(signal.std(axes), 1, rtol=1e-4)
+    np.testing.assert_allclose(signal, slow_signal(scaled), rtol=1e-5, atol=1e-6)
+    assert signal.dtype == windows.store.dtype
+    assert scaled.scaling is not None
+    np.testing.assert_allclose(scaled.scaling.undo(signal), windows.signal, rtol=1e-4)
+    np.testing.assert_array_equal(scaled.scaled(None).signal, windows.signal)
+
+
+def test_a_constant_channel_becomes_zero() -> None:
+    signal = np.random.default_rng(0).normal(size=(4, 2, 8))
+    signal[:, 1] = 9.81
+    windows = Windows.from_signal(signal)
+    scaling = Scaling.of(windows)
+    assert scaling.deviation[1, 0] == 1
+    np.testing.assert_allclose(windows.scaled(scaling).signal[:, 1], 0, atol=1e-5)
+
+
+def test_scaling_survives_a_large_offset() -> None:
+    """A small swing on a large level, as pressure in pascal has it."""
+    signal = 100_000 + np.random.default_rng(0).normal(size=(500, 1, 64)) * 5
+    mean, deviation = slow_scaling(Windows.from_signal(signal))
+    scaling = Scaling.of(Windows.from_signal(signal))
+    np.testing.assert_allclose(scaling.deviation.reshape(-1), deviation, rtol=1e-4)
+    np.testing.assert_allclose(scaling.mean.reshape(-1), mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("standard", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_device_as_in_numpy(kind: str, standard: bool) -> None:
+    windows = made(kind)
+    if standard:
+        windows = windows.scaled(Scaling.of(windows))
+    there = windows.on("cpu")
+    assert len(there) == len(windows)
+    index = torch.tensor([5, 0, 5, 2])
+    got = there[index]
+    assert got.is_contiguous()
+    assert got.dtype == (torch.complex64 if kind == "complex" else torch.float32)
+    np.testing.assert_allclose(got.numpy(), slow_signal(windows)[[5, 0, 5, 2]], rtol=1e-5)
+
+
+def test_from_signal() -> None:
+    signal = np.random.default_rng(0).normal(size=(5, 3, 4, 6))
+    windows = Windows.from_signal(signal, {"tone": [0, 2, UNKNOWN, 1, 0]}, rate=8.0)
+    np.testing.assert_array_equal(windows.signal, signal.astype(np.float32))
+    assert windows.shape == (3, 4, 6)
+    assert windows.classes["tone"] == ("0", "1", "2")
+    assert len(set(windows.recording)) == 5
+    assert (windows.rate, windows.attributes) == (8.0, ("tone", "subject"))
+    with pytest.raises(Refusal, match=r"need \(n, channels, length\); this array is \(5, 3\)"):
+        Windows.from_signal(np.zeros((5, 3)))
+
+
+def test_unknown_attributes_list_the_known() -> None:
+    with pytest.raises(Refusal, match="attribute 'gendr' is unknown; known: gender, subject"):
+        made().codes("gendr")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_files_hold_what_is_documented(tmp_path: Path, kind: str) -> None:
+    windows = made(kind)
+    windows.save(tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as file:
+        content = dict(file)
+    assert {"signal", "start", "subject", "recording", "label_gender"} <= set(content)
+    assert "label_subject" not in content
+    np.testing.assert_array_equal(content["signal"], slow_signal(windows))
+    np.testing.assert_array_equal(content["start"], windows.start)
+    half = len(windows) // 2
+    assert content["subject"].tolist() == ["ann"] * half + ["bob"] * half
+    assert content["recording"].tolist() == ["ann-walk"] * half + ["bob-run"] * half
+    np.testing.assert_array_equal(content["label_gender"], windows.labels["gender"])
+    assert content["classes_gender"].tolist() == ["female", "male"]
+    assert content["channels"].tolist() == ["x", "y"]
+    assert float(content["rate"]) == 50.0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.npz"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(windows=chosen)
+def test_windows_do_not_change_under_use(windows: Windows) -> None:
+    before = windows.store.copy()
+    windows.scaled(Scaling.of(windows)).on("cpu")[torch.tensor([0])].mul_(0)
+    windows.compact().replaced(windows.signal * 0)
+    np.testing.assert_array_equal(windows.store, before)

@@ -1,0 +1,128 @@
+"""Inference models: they learn what is there, only from training windows, and come back whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
+from sensorveil.methods.base import modality
+from sensorveil.methods.conformance import example_windows
+
+TINY = InferenceSettings(width=8, epochs=6, batch=16, rate=4e-3)
+KINDS = ("signal", "complex", "image")
+
+
+def toy(kind: str = "signal", seed: int = 0) -> Windows:
+    """Two activities that differ in their rhythm; images and CSI too."""
+    return example_windows(kind, seed)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request: pytest.FixtureRequest) -> tuple[InferenceModel, Windows]:
+    windows = toy(request.param)
+    return InferenceModel(TINY, seed=1).fit(windows, "activity"), windows
+
+
+def test_it_learns_what_is_there(trained: tuple[InferenceModel, Windows]) -> None:
+    model, windows = trained
+    fresh = toy(modality(windows), seed=9)
+    read = model.predict(fresh)
+    assert (read == fresh.labels["activity"]).mean() > 0.9
+    assert model.losses_[-1] < model.losses_[0]
+
+
+def test_probabilities_add_up(trained: tuple[InferenceModel, Windows]) -> None:
+    model, windows = trained
+    logs = model.log_probabilities(windows)
+    assert logs.shape == (len(windows), 2)
+    np.testing.assert_allclose(np.exp(logs).sum(1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(model.predict(windows), logs.argmax(1))
+
+
+def test_it_comes_back_from_its_state(trained: tuple[InferenceModel, Windows]) -> None:
+    model, windows = trained
+    state = {name: array.copy() for name, array in model.state().items()}
+    again = InferenceModel(TINY, seed=99).restore(state, input_shape(windows), 2)
+    np.testing.assert_array_equal(
+        again.log_probabilities(windows), model.log_probabilities(windows)
+    )
+
+
+def test_it_standardises_by_training_alone(trained: tuple[InferenceModel, Windows]) -> None:
+    model, windows = trained
+    signal = windows.signal.astype(np.complex128 if windows.is_complex else np.float64)
+    axes = (0, *range(2, signal.ndim))
+    np.testing.assert_allclose(model.scaling_.mean.reshape(-1), signal.mean(axes), rtol=1e-4)
+    np.testing.assert_allclose(model.scaling_.deviation.reshape(-1), signal.std(axes), rtol=1e-4)
+    before = model.scaling_.mean.copy()
+    other = windows.replaced(windows.signal * 3)
+    whole = model.log_probabilities(other)
+    np.testing.assert_array_equal(model.scaling_.mean, before)
+    alone = model.log_probabilities(other.select([5]))
+    np.testing.assert_allclose(alone[0], whole[5], rtol=1e-4, atol=1e-5)
+
+
+def test_the_seed_decides() -> None:
+    windows = toy()
+    quick = replace(TINY, epochs=1)
+    first, second, other = (
+        InferenceModel(quick, seed=seed).fit(windows, "activity").state() for seed in (4, 4, 5)
+    )
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+def test_units_do_not_matter() -> None:
+    windows = toy()
+    other = windows.replaced(windows.signal * np.array([[1000.0], [0.001]]) - 5)
+    quick = replace(TINY, epochs=2)
+    read = [InferenceModel(quick).fit(w, "activity").predict(w) for w in (windows, other)]
+    assert (read[0] == read[1]).mean() > 0.95
+
+
+def test_unknown_classes_are_not_learnt_from() -> None:
+    windows = toy()
+    codes = windows.labels["activity"].copy()
+    codes[::3] = UNKNOWN
+    holes = replace(windows, labels={**windows.labels, "activity": codes})
+    quick = replace(TINY, epochs=1)
+    with_holes = InferenceModel(quick).fit(holes, "activity").state()
+    without = InferenceModel(quick).fit(holes.select(codes != UNKNOWN), "activity").state()
+    for name in without:
+        np.testing.assert_array_equal(with_holes[name], without[name])
+
+
+def test_a_class_that_does_not_occur_keeps_its_place() -> None:
+    windows = toy()
+    wide = replace(windows, classes={**windows.classes, "activity": ("a", "b", "never")})
+    model = InferenceModel(replace(TINY, epochs=4)).fit(wide, "activity")
+    assert model.log_probabilities(wide).shape[1] == 3
+    assert set(model.predict(wide)) <= {0, 1}
+
+
+def test_refusals() -> None:
+    windows = toy()
+    one = replace(windows, labels={**windows.labels, "gender": np.zeros(len(windows), int)})
+    with pytest.raises(Refusal, match="'gender' has one class only"):
+        InferenceModel(TINY).fit(one, "gender")
+    with pytest.raises(Refusal, match="attribute 'age' is unknown; known: activity, gender"):
+        InferenceModel(TINY).fit(windows, "age")
+
+
+def test_shapes_that_the_network_sees() -> None:
+    assert input_shape(toy("signal")) == (2, 32)
+    assert input_shape(toy("complex")) == (6, 32)
+    assert input_shape(toy("image")) == (2, 16, 16)
+
+
+def test_quick_is_smaller() -> None:
+    quick, full = InferenceSettings.quick(), InferenceSettings()
+    assert quick.width < full.width
+    assert quick.epochs < full.epochs

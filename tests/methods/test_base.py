@@ -1,0 +1,195 @@
+"""The contract: what the base does for every method, shown on the smallest of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sensorveil.data.windows import Origin, Scaling, Windows
+from sensorveil.errors import Refusal
+from sensorveil.methods.base import Capabilities, Obfuscator, Settings, modality
+from sensorveil.methods.conformance import example_windows
+
+
+@dataclass(frozen=True)
+class LoudSettings(Settings):
+    gain: float = 2.0
+    shift: float = 0.0
+
+
+class Loud(Obfuscator):
+    """Multiplies by its gain, in standard units; remembers what it was shown."""
+
+    name = "loud"
+    summary = "louder"
+    capabilities = Capabilities(
+        strengths={"gain": "how loud"},
+        strength_per_hidden=True,
+        several_keeps=False,
+        modalities=("signal", "image"),
+        random=True,
+    )
+    Settings = LoudSettings
+    presets = {"fast": {}, "paper": {"gain": 5.0}}  # noqa: RUF012
+    settings: LoudSettings
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        self.seen_ = windows.signal
+        self.drawn_ = generator.random()
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        self.given = dict(strength)
+        gain = strength.get("gain", np.full(len(windows), self.settings.gain))
+        self.drawn = generator.random()
+        return windows.signal * gain.reshape(-1, *(1,) * len(windows.shape))
+
+
+def fitted(windows: Windows | None = None, **rest: Any) -> Loud:
+    return Loud(**rest).fit(windows or example_windows(), keep="activity", hide="gender")
+
+
+def test_settings_beat_presets_beat_defaults() -> None:
+    assert Loud().settings == LoudSettings(2.0)
+    assert Loud("paper").settings == LoudSettings(5.0)
+    assert Loud("paper", gain=7.0).settings == LoudSettings(7.0)
+    assert Loud("paper", shift=1.0).about() == {"gain": 5.0, "shift": 1.0}
+
+
+def test_unknown_presets_and_settings_list_the_known() -> None:
+    with pytest.raises(Refusal, match="preset of loud 'papr' is unknown; known: fast, paper"):
+        Loud("papr")
+    with pytest.raises(Refusal, match="setting of loud 'gian' is unknown; known: gain, shift"):
+        Loud(gian=1.0)
+
+
+def test_the_hooks_see_standard_units() -> None:
+    windows = example_windows()
+    veil = fitted(windows)
+    np.testing.assert_allclose(veil.seen_.mean((0, 2)), 0, atol=1e-4)
+    np.testing.assert_allclose(veil.seen_.std((0, 2)), 1, rtol=1e-4)
+    signal = windows.signal.astype(np.float64)
+    mean = signal.mean((0, 2), keepdims=True)
+    np.testing.assert_allclose(
+        veil.obfuscate(windows).signal, mean + 2 * (signal - mean), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_test_windows_are_scaled_by_training() -> None:
+    """A level that only the test windows have must not be centred away."""
+    windows = example_windows()
+    louder = windows.replaced(windows.signal + 100)
+    mean = windows.signal.astype(np.float64).mean((0, 2), keepdims=True)
+    got = fitted(windows).obfuscate(louder).signal
+    np.testing.assert_allclose(got, mean + 2 * (louder.signal - mean), rtol=1e-4)
+
+
+def test_windows_that_are_scaled_already_make_no_difference() -> None:
+    windows = example_windows()
+    scaled = windows.scaled(Scaling(np.full((2, 1), 3.0, "f4"), np.full((2, 1), 7.0, "f4")))
+    plain = fitted(windows).obfuscate(windows)
+    other = fitted(scaled).obfuscate(scaled)
+    np.testing.assert_array_equal(plain.signal, other.signal)
+    assert other.scaling is None
+
+
+def test_what_is_noted_of_the_training() -> None:
+    origin = Origin("mine", "paper", 0, "abc", "train")
+    windows = replace(example_windows(), origin=origin)
+    veil = Loud(seed=3)
+    assert veil.fit(windows, keep="activity", hide=["gender", "weight"]) is veil
+    assert (veil.policy_.keep, veil.policy_.hide) == (("activity",), ("gender", "weight"))
+    assert (veil.origin_, veil.shape_, veil.rate_) == (origin, (2, 32), 50.0)
+    assert veil.classes_["gender"] == ("0", "1")
+    assert veil.metrics_["windows"] == len(windows)
+    assert veil.metrics_["seconds"] >= 0
+    assert veil.strength_names() == ("gain", "gender", "weight")
+
+
+def test_chance_comes_from_the_seed_or_from_nowhere_known() -> None:
+    windows = example_windows()
+    assert fitted(seed=3).drawn_ == fitted(seed=3).drawn_ != fitted(seed=4).drawn_
+    veil, drawn = fitted(), []
+    for seed in (5, 5, 6, None, None):
+        veil.obfuscate(windows, seed=seed)
+        drawn.append(veil.drawn)
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 4
+
+
+def test_strengths_reach_the_hook_one_a_window() -> None:
+    windows = example_windows()
+    veil = fitted(windows)
+    gains = np.linspace(1, 3, len(windows))
+    hidden = veil.obfuscate(windows, {"gain": gains, "gender": 0.5})
+    np.testing.assert_array_equal(veil.given["gain"], gains)
+    np.testing.assert_array_equal(veil.given["gender"], np.full(len(windows), 0.5))
+    assert "weight" not in veil.given
+    mean = windows.signal.astype(np.float64).mean((0, 2), keepdims=True)
+    expected = mean + gains[:, None, None] * (windows.signal - mean)
+    np.testing.assert_allclose(hidden.signal, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, np.ones(3), np.ones((96, 1)), [1.0, np.nan]])
+def test_strengths_that_are_no_numbers(bad: Any) -> None:
+    with pytest.raises(Refusal, match="strength 'gain' must be one finite number, or one a window"):
+        fitted().obfuscate(example_windows(), {"gain": bad})
+
+
+def test_unknown_strengths_list_the_known() -> None:
+    with pytest.raises(Refusal, match="strength of loud 'weight' is unknown; known: gain, gender"):
+        fitted().obfuscate(example_windows(), {"weight": 1.0})
+
+
+def test_nothing_is_done_before_fit() -> None:
+    with pytest.raises(Refusal, match="loud has learnt nothing yet; call fit first"):
+        Loud().obfuscate(example_windows())
+    with pytest.raises(Refusal, match="call fit first"):
+        Loud().strength_names()
+
+
+def test_a_refused_fit_leaves_nothing_learnt() -> None:
+    veil = Loud()
+    with pytest.raises(Refusal, match="cannot be kept and hidden"):
+        veil.fit(example_windows(), keep="gender", hide="gender")
+    assert not [name for name in vars(veil) if name.endswith("_")]
+
+
+def test_abilities_are_held_to() -> None:
+    with pytest.raises(Refusal, match="loud keeps one attribute; activity, weight were named"):
+        Loud().fit(example_windows(), keep=["activity", "weight"], hide="gender")
+    with pytest.raises(Refusal, match="loud cannot take complex windows; it takes signal, image"):
+        fitted(example_windows("complex"))
+    fitted(example_windows("image")).obfuscate(example_windows("image"))
+
+
+def test_windows_that_do_not_fit() -> None:
+    veil = fitted()
+    with pytest.raises(Refusal, match=r"shape \(2, 16, 16\) do not fit a run trained on \(2, 32\)"):
+        veil.obfuscate(example_windows("image"))
+    with pytest.raises(Refusal, match="there are no windows"):
+        veil.obfuscate(example_windows().select([]))
+    for bad in (np.nan, -np.inf):
+        signal = example_windows().signal
+        signal[3, 1, 7] = bad
+        with pytest.raises(Refusal, match="hold NaN or infinite values"):
+            veil.obfuscate(example_windows().replaced(signal))
+
+
+def test_fitting_again_forgets() -> None:
+    """A second training stands alone, whatever was learnt before."""
+    veil = fitted()
+    other = example_windows(seed=5)
+    veil.fit(other, keep="weight", hide=["gender", "subject"])
+    assert veil.policy_.keep == ("weight",)
+    np.testing.assert_array_equal(veil.seen_, fitted(other).seen_)
+
+
+@pytest.mark.parametrize("name", ["signal", "complex", "image"])
+def test_modalities(name: str) -> None:
+    assert modality(example_windows(name)) == name

@@ -1,0 +1,286 @@
+"""Run folders: whole or refused in one line, never unpickled, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from sensorveil.data.windows import Origin, Windows
+from sensorveil.errors import Refusal
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.noise import Noise
+from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.resample import Resample
+from sensorveil.methods.run import FILES, load_run, run_card, save_run
+from sensorveil.version import __version__
+
+ORIGIN = Origin("watch", "recording", 0, "0123456789abcdef", "train")
+
+
+def windows(kind: str = "signal") -> Windows:
+    return replace(example_windows(kind), origin=ORIGIN)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    veil = Noise(seed=7, snr=3.0).fit(windows(), keep="activity", hide=["gender", "weight"])
+    return save_run(veil, tmp_path / "run")
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(Refusal) as caught:
+        load_run(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert path.name in message or path.parent.name in message
+    return message
+
+
+def edit(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Changes the configuration of a run, as a careless hand would."""
+    place = run / "config.json"
+    config = json.loads(place.read_text())
+    change(config)
+    place.write_text(json.dumps(config))
+
+
+def test_four_files_and_no_more(run: Path) -> None:
+    assert sorted(entry.name for entry in run.iterdir()) == sorted(FILES)
+    assert set(FILES) == {"config.json", "model.safetensors", "card.md", "metrics.json"}
+
+
+def test_a_run_comes_back(run: Path) -> None:
+    veil = load_run(run)
+    assert isinstance(veil, Noise)
+    assert (veil.preset, veil.seed, veil.settings.snr) == ("fast", 7, 3.0)
+    assert (veil.policy_.keep, veil.policy_.hide) == (("activity",), ("gender", "weight"))
+    assert veil.origin_ == ORIGIN
+    assert (veil.shape_, veil.complex_, veil.rate_) == ((2, 32), False, 50.0)
+    assert veil.classes_["gender"] == ("0", "1")
+    assert veil.metrics_["windows"] == 96
+    assert veil.made_["sensorveil"] == __version__
+    fresh = Noise(seed=7, snr=3.0).fit(windows(), "activity", ["gender", "weight"])
+    np.testing.assert_array_equal(
+        veil.obfuscate(windows(), seed=1).signal, fresh.obfuscate(windows(), seed=1).signal
+    )
+
+
+def test_a_run_without_an_origin_and_with_complex_windows(tmp_path: Path) -> None:
+    csi = example_windows("complex")
+    veil = NoObfuscation().fit(csi, "activity", "gender")
+    again = load_run(save_run(veil, tmp_path / "run"))
+    assert again.origin_ is None
+    assert again.complex_
+    assert again.scaling_.mean.dtype == np.complex64
+    np.testing.assert_array_equal(again.scaling_.mean, veil.scaling_.mean)
+    np.testing.assert_array_equal(again.scaling_.deviation, veil.scaling_.deviation)
+
+
+def test_nothing_in_a_run_is_a_pickle(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> None:
+        pytest.fail("something was unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, forbidden)
+    load_run(run)
+    for entry in run.iterdir():
+        assert b"\x80\x04\x95" not in entry.read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_file_must_be_there(run: Path, name: str) -> None:
+    (run / name).unlink()
+    assert f"run is not a whole run: {name} is missing" in refusal(run)
+
+
+def test_a_foreign_file_is_refused(run: Path) -> None:
+    (run / "model.pkl").write_bytes(pickle.dumps({}))
+    assert "holds 'model.pkl', which is no part of a run" in refusal(run)
+
+
+def test_no_folder_at_all(tmp_path: Path, run: Path) -> None:
+    assert "is no run folder; make one with 'sensorveil fit'" in refusal(tmp_path / "nowhere")
+    assert "is no run folder" in refusal(run / "config.json")
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00"])
+def test_files_that_are_not_json(run: Path, name: str, content: bytes) -> None:
+    (run / name).write_bytes(content)
+    assert f"{name} is not JSON" in refusal(run)
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", '"run"'])
+def test_a_configuration_that_is_no_table(run: Path, content: str) -> None:
+    (run / "config.json").write_text(content)
+    assert "is not a run of sensorveil, or is damaged" in refusal(run)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("format", "method", "preset", "seed", "settings", "keep", "hide"),
+        *("origin", "shape", "complex", "rate", "channels", "classes", "made"),
+    ],
+)
+def test_each_entry_must_be_there(run: Path, entry: str) -> None:
+    edit(run, lambda config: config.pop(entry))
+    assert f"is not a run of sensorveil, or is damaged ('{entry}')" in refusal(run)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "expected"),
+    [
+        ("format", 2, "has format 2; this version reads 1"),
+        ("method", "os.system", "method 'os.system' is unknown; known: "),
+        ("method", ["noise"], "damaged"),
+        ("preset", "mine", "preset of noise 'mine' is unknown"),
+        ("settings", {"loudness": 1}, "setting of noise 'loudness' is unknown"),
+        ("settings", [1], "damaged"),
+        ("keep", ["gender"], "cannot be kept and hidden at once"),
+        ("keep", None, "damaged"),
+        ("origin", {"dataset": "watch"}, "damaged"),
+        ("origin", {"run": "rm"}, "damaged"),
+        ("shape", 3, "damaged"),
+        ("rate", "fast", "damaged"),
+        ("rate", None, "damaged"),
+        ("classes", ["a"], "damaged"),
+    ],
+)
+def test_entries_that_were_tampered_with(run: Path, entry: str, value: Any, expected: str) -> None:
+    edit(run, lambda config: config.update({entry: value}))
+    with pytest.raises(Refusal, match=expected) as caught:
+        load_run(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_fault(run: Path) -> None:
+    place = run / "config.json"
+    place.write_bytes(b"\xef\xbb\xbf" + place.read_bytes())
+    load_run(run)
+
+
+@pytest.mark.parametrize("size", [0, 4, -1])
+def test_a_damaged_model_file(run: Path, size: int) -> None:
+    place = run / "model.safetensors"
+    place.write_bytes(place.read_bytes()[:size])
+    assert "model.safetensors is not a whole safetensors file" in refusal(run)
+
+
+def test_a_pickle_in_the_place_of_the_model(run: Path, tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+
+    class Payload:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return (exec, (f"open({str(proof)!r}, 'w').write('gotcha')",))
+
+    (run / "model.safetensors").write_bytes(pickle.dumps(Payload()))
+    assert "not a whole safetensors file" in refusal(run)
+    assert not proof.exists()
+
+
+def rewritten(run: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
+    arrays = load_file(run / "model.safetensors")
+    change(arrays)
+    save_file(arrays, run / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["scaling.mean", "scaling.deviation"])
+def test_arrays_that_are_missing(run: Path, name: str) -> None:
+    rewritten(run, lambda arrays: arrays.pop(name))
+    assert f"damaged ('{name}')" in refusal(run)
+
+
+def test_arrays_that_nobody_asked_for(run: Path) -> None:
+    rewritten(run, lambda arrays: arrays.update({"method.extra": np.zeros(2)}))
+    with pytest.raises(Refusal, match="noise has no learnt arrays, but the file holds extra"):
+        load_run(run)
+
+
+def test_half_of_a_complex_array(tmp_path: Path) -> None:
+    veil = NoObfuscation().fit(example_windows("complex"), "activity", "gender")
+    run = save_run(veil, tmp_path / "run")
+    rewritten(run, lambda arrays: arrays.pop("scaling.mean.im"))
+    refusal(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("method.pool.code"),
+        lambda arrays: arrays.pop("method.reader.mean"),
+        lambda arrays: arrays.pop("method.reader.net.head.0.weight"),
+        lambda arrays: arrays.update({"method.reader.net.head.0.bias": np.zeros(3, "f4")}),
+    ],
+    ids=["no codes", "no mean", "no weight", "another size"],
+)
+def test_a_reader_that_was_tampered_with(tmp_path: Path, change: Callable[..., Any]) -> None:
+    veil = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
+    run = save_run(veil, tmp_path / "run")
+    rewritten(run, change)
+    with pytest.raises(Refusal) as caught:
+        load_run(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_there_is_not_overwritten(run: Path) -> None:
+    before = {entry.name: entry.read_bytes() for entry in run.iterdir()}
+    veil = NoObfuscation().fit(windows(), "activity", "gender")
+    with pytest.raises(Refusal, match="run exists already"):
+        save_run(veil, run)
+    assert {entry.name: entry.read_bytes() for entry in run.iterdir()} == before
+
+
+def test_what_has_learnt_nothing_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="call fit first"):
+        save_run(NoObfuscation(), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    veil = NoObfuscation().fit(windows(), "activity", "gender")
+    veil.metrics_["not for JSON"] = object()
+    with pytest.raises(TypeError):
+        save_run(veil, tmp_path / "deep" / "run")
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_the_card_says_what_people_must_know(run: Path) -> None:
+    card = (run / "card.md").read_text()
+    for text in (
+        "# noise",
+        "keeps: activity",
+        "hides: gender, weight",
+        "watch, split recording, fold 0, part train (protocol 0123456789abcdef)",
+        "96 windows of shape (2, 32) at 50 Hz",
+        "seed 7",
+        "'snr': 3.0",
+        "strengths: snr, epsilon",
+        f"sensorveil {__version__}",
+        "`sensorveil evaluate` measures",
+    ):
+        assert text in card
+    assert "training people's own windows" not in card
+    assert "true hidden labels" not in card
+
+
+def test_the_card_warns_of_donors_and_of_the_wearer() -> None:
+    veil = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
+    card = run_card(veil)
+    assert "training people's own windows: they must have agreed" in card
+    assert "this folder holds those windows" in card
+    assert "windows handed over by a program" in card
+
+    class Asking(NoObfuscation):
+        capabilities = replace(NoObfuscation.capabilities, needs_wearer=True)
+
+    card = run_card(Asking().fit(example_windows(), "activity", "gender"))
+    assert "needs the wearer's true hidden labels" in card

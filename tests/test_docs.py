@@ -1,0 +1,69 @@
+"""What the documents show is run, and what they state is in the results."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from sensorveil.cli.main import main
+from sensorveil.methods.registry import registry
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
+
+
+@pytest.mark.slow
+def test_readme_python_runs():
+    (code,) = blocks(README, "python")
+    names: dict = {}
+    exec(code, names)
+    assert len(names["hidden"]) == len(names["windows"].test)
+
+
+@pytest.mark.slow
+def test_readme_commands_run(tmp_path, monkeypatch, capsys):
+    (script,) = blocks(README, "sh")
+    monkeypatch.chdir(tmp_path)
+    for line in script.splitlines():
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as exit_code:
+            main()
+        assert exit_code.value.code == 0, f"{line}: {capsys.readouterr().err}"
+    assert (tmp_path / "hidden.npz").is_file()
+    assert json.loads((tmp_path / "scores.json").read_text())["method"] == "resample"
+
+
+def test_readme_names_every_method():
+    for name in registry:
+        assert f"| `{name}` |" in README
+
+
+def test_readme_figures_are_those_of_the_results():
+    """The table in the README is made from the files in results/."""
+    rows = ["| data | split | activity (keep) | gender (hide) | always guessing gender |"]
+    rows.append("|---|---|---|---|---|")
+    for name, split in (("none", "paper"), ("resample", "paper"), ("none", "subject")):
+        place = ROOT / "results" / f"motionsense-{name}-{split}.json"
+        scores = {score["attribute"]: score for score in json.loads(place.read_text())["scores"]}
+        activity, gender = (scores[a]["accuracy"]["value"] for a in ("activity", "gender"))
+        rows.append(
+            f"| `{name}` | {split} | {100 * activity:.1f} | {100 * gender:.1f} |"
+            f" {100 * scores['gender']['majority']:.1f} |"
+        )
+    assert "\n".join(rows) in README, "\n".join(rows)
+
+
+def test_links_lead_somewhere():
+    for document in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text("utf-8")):
+            if not target.startswith("http"):
+                assert (document.parent / target).exists(), f"{document.name}: {target}"

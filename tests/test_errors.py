@@ -1,0 +1,28 @@
+"""Refusals: always one line, and a list of what would have been right."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensorveil.errors import Refusal, refuse_unknown
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_a_refusal_is_one_line_whatever_a_file_holds(text: str) -> None:
+    message = str(Refusal(text))
+    assert len(message.splitlines()) <= 1
+    assert message.split() == text.split()
+
+
+def test_a_refusal_can_be_caught_as_a_wrong_value() -> None:
+    with pytest.raises(ValueError, match="too short"):
+        raise Refusal("too short")
+
+
+def test_unknown_names_list_the_known_in_order() -> None:
+    refusal = refuse_unknown("dataset", "wtach", ("watch", "mobiact", "geotec"))
+    assert str(refusal) == "dataset 'wtach' is unknown; known: geotec, mobiact, watch"
+    assert str(refuse_unknown("strength", "keep", ())).endswith("known: none")

@@ -1,0 +1,164 @@
+"""Files and folders are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensorveil.errors import Refusal
+from sensorveil.files import read_json, write_json, written_file, written_folder
+
+
+class Interrupted(BaseException):
+    """Like a key pressed in the middle of the work."""
+
+
+def names(place: Path) -> list[str]:
+    return sorted(entry.name for entry in place.iterdir())
+
+
+def half_written(place: Path, error: type[BaseException]) -> None:
+    place.write_text("half of the n")
+    raise error
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
+    with written_folder(tmp_path / "deep" / "run") as folder:
+        (folder / "a").write_text("1")
+        assert not (tmp_path / "deep" / "run").exists()
+        assert folder.parent == tmp_path / "deep"
+    assert names(tmp_path / "deep") == ["run"]
+    assert (tmp_path / "deep" / "run" / "a").read_text() == "1"
+    assert stat.S_IMODE((tmp_path / "deep" / "run").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("error", [ValueError, Interrupted])
+def test_nothing_remains_of_a_folder_that_failed(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), written_folder(tmp_path / "run") as folder:
+        half_written(folder / "a", error)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_is_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("work of weeks")
+    with (
+        pytest.raises(Refusal, match="run exists already; choose another"),
+        written_folder(tmp_path / "run"),
+    ):
+        pytest.fail("the block must not run")
+    assert names(tmp_path) == ["run"]
+    assert (tmp_path / "run" / "mine").read_text() == "work of weeks"
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(Refusal, match="exists already"), written_folder(tmp_path / "run"):
+        pytest.fail("the block must not run")
+    assert (tmp_path / "run").read_text() == "a file"
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with written_folder(tmp_path / "run") as folder:
+        (folder / "a").write_text("1")
+    assert names(tmp_path / "run") == ["a"]
+
+
+def test_a_folder_is_replaced_only_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "old").write_text("1")
+    with pytest.raises(ZeroDivisionError), written_folder(tmp_path / "run", replace=True):
+        raise ZeroDivisionError
+    assert names(tmp_path / "run") == ["old"]
+    with written_folder(tmp_path / "run", replace=True) as folder:
+        (folder / "new").write_text("2")
+    assert names(tmp_path) == ["run"]
+    assert names(tmp_path / "run") == ["new"]
+
+
+def test_replacing_a_file_by_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(Refusal), written_folder(tmp_path / "run", replace=True):
+        pass
+    assert names(tmp_path) == ["run"]
+    assert (tmp_path / "run").read_text() == "a file"
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "a.json"
+    with written_file(place) as temporary:
+        temporary.write_text("1")
+        assert temporary.suffix == ".json"
+        assert not place.exists()
+    assert place.read_text() == "1"
+    assert names(tmp_path / "deep") == ["a.json"]
+    assert stat.S_IMODE(place.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("error", [ValueError, Interrupted])
+def test_a_file_that_failed_leaves_the_old_one(tmp_path: Path, error: type[BaseException]) -> None:
+    place = tmp_path / "a.txt"
+    place.write_text("old")
+    with pytest.raises(error), written_file(place) as temporary:
+        half_written(temporary, error)
+    assert place.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Refusal, match="is a folder"), written_file(tmp_path / "folder"):
+        pass
+    with pytest.raises(Refusal, match="cannot write to"), written_file(tmp_path / "file" / "a"):
+        pass
+    with pytest.raises(Refusal, match="cannot write to"), written_folder(tmp_path / "file" / "a"):
+        pass
+    assert names(tmp_path) == ["file", "folder"]
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(content=plain)
+def test_json_comes_back(tmp_path_factory: pytest.TempPathFactory, content: object) -> None:
+    place = tmp_path_factory.getbasetemp() / "any.json"
+    write_json(place, content)
+    assert read_json(place) == content
+    assert json.loads(place.read_bytes()) == content
+
+
+def test_json_is_for_people_too(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"höhe": [1]})
+    assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "höhe": [\n    1\n  ]\n}\n'
+
+
+def test_json_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"a": object()})
+    assert names(tmp_path) == []
+
+
+def test_json_refusals_name_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "a.json"
+    with pytest.raises(Refusal, match=r"a\.json is missing"):
+        read_json(place)
+    for content in (b"", b'{"a": ', b"\xff\xfe{}", b"[1]]"):
+        place.write_bytes(content)
+        with pytest.raises(Refusal, match=r"a\.json is not JSON"):
+            read_json(place)
+    place.write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_json(place) == {"a": 1}
