@@ -36,7 +36,14 @@ def command_line(words: list[str]) -> str:
     >>> command_line(["/usr/bin/sensorveil", "evaluate", "runs/a", "--out", "/home/ann/a.json"])
     'sensorveil evaluate runs/a --out a.json'
     """
-    return shlex.join([Path(word).name if Path(word).is_absolute() else word for word in words])
+    return shlex.join([_without_place(word) for word in words])
+
+
+def _without_place(word: str) -> str:
+    option, equals, value = word.partition("=")
+    if equals:
+        return f"{option}={_without_place(value)}"
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def hardware(device: str) -> str:

@@ -28,7 +28,7 @@ def written_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]
     ['card.md']
     """
     path = Path(path)
-    if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or (not replace and any(path.iterdir()))):
         raise Refusal(f"{path} exists already; choose another place or remove it")
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=_parent(path)))
     try:
@@ -71,16 +71,23 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise Refusal(f"{path} is missing") from None
+    except IsADirectoryError:
+        raise Refusal(f"{path} is a folder, and a file was expected") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise Refusal(f"{path} is not JSON: {error}") from None
 
 
+def check_place(path: Path) -> None:
+    """Refuses a place that cannot be written to, before the work that would be lost."""
+    above = next(place for place in path.absolute().parents if place.exists())
+    if not above.is_dir():
+        raise Refusal(f"cannot write to {path}: {above} is a file, not a folder")
+    if not os.access(above, os.W_OK):
+        raise Refusal(f"cannot write to {path}: no permission to write to {above}")
+
+
 def _parent(path: Path) -> Path:
+    check_place(path)
     parent = path.absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refusal(f"cannot write to {parent}: {error.strerror}") from None
-    if not os.access(parent, os.W_OK):
-        raise Refusal(f"cannot write to {parent}: no permission")
+    parent.mkdir(parents=True, exist_ok=True)
     return parent

@@ -235,6 +235,23 @@ def test_seeds_are_averaged_and_spread() -> None:
     assert both.score("activity").windows == len(split.test)
 
 
+class Telling(NoObfuscation):
+    """Writes down what chance gave it."""
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        self.drawn = [*getattr(self, "drawn", []), generator.random()]
+        return windows.signal
+
+
+def test_every_seed_obfuscates_anew() -> None:
+    split = toy()
+    veil = fitted(Telling(), split)
+    evaluate(veil, split, seeds=[3, 4], attributes=["gender"], settings=TINY)
+    assert veil.drawn == [np.random.default_rng(seed).random() for seed in (3, 4)]  # type: ignore[attr-defined]
+
+
 def test_the_same_seed_gives_the_same_result() -> None:
     split = toy()
     veil = fitted(Noise(), split)

@@ -133,6 +133,11 @@ def test_windows_by_the_protocol(packed: Path) -> None:
     assert windows.labels["height"].tolist() == [2] * 6 + [0] * 3
 
 
+def test_the_bins_of_the_papers() -> None:
+    ends = {rule.name: rule.up_to for rule in MotionSense().protocol().attributes if rule.up_to}
+    assert ends == {"weight": (70, 90), "age": (25, 30), "height": (170, 180)}
+
+
 def refusal(source: Path) -> str:
     with pytest.raises(Refusal) as caught:
         MotionSense().read(source)

@@ -127,10 +127,12 @@ def test_folds_hold_every_person_once(people: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_folds_are_even_within_a_class() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_folds_are_even_within_a_class(seed: int) -> None:
+    rules = protocol(subject={"by": "subject", "folds": 4, "within": ["gender"], "seed": seed})
     men = []
     for fold in range(4):
-        test = divided("subject", fold, people=13).test
+        test = divided("subject", fold, rules, people=13, trials=1).test
         men.append(len({int(p) for p in test.subject if p % 3 == 0}))
     assert sum(men) == 5
     assert max(men) - min(men) <= 1

@@ -174,8 +174,8 @@ def test_each_window_has_its_own_epsilon() -> None:
     ("settings", "expected"),
     [
         ({"kind": "pink"}, "kind of noise 'pink' is unknown; known: gaussian, laplace"),
-        ({"kind": "laplace", "epsilon": 0.0}, "epsilon and clip must be above 0"),
-        ({"kind": "laplace", "clip": -1.0}, "epsilon and clip must be above 0"),
+        ({"kind": "laplace", "epsilon": 0.0}, "must be above 0"),
+        ({"kind": "laplace", "clip": -1.0}, "must be above 0"),
         ({"kind": "laplace", "epsilon": np.nan}, "epsilon"),
         ({"kind": "laplace", "epsilon": np.inf}, "epsilon"),
         ({"snr": np.nan}, "snr"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from sensorveil.data.catalog import load
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -140,9 +141,10 @@ def test_the_pool_is_counted() -> None:
     "missing",
     ["pool.store", "pool.offset", "pool.code", "cells", "reader.mean", "reader.net.head.0.bias"],
 )
-def test_a_model_file_that_lacks_something(missing: str) -> None:
-    veil = fitted(example_windows())
-    state = veil._state()
-    del state[missing]
+def test_a_model_file_that_lacks_something(missing: str, tmp_path: Path) -> None:
+    folder = save_run(fitted(example_windows()), tmp_path / "run")
+    arrays = load_file(folder / "model.safetensors")
+    del arrays[f"method.{missing}"]
+    save_file(arrays, folder / "model.safetensors")
     with pytest.raises(Refusal, match=missing.split(".")[-1]):
-        veil._restore(state)
+        load_run(folder)

@@ -97,6 +97,8 @@ def evaluate(
     pairs = list(zip(_listed(veils), _listed(splits), strict=True))
     first, split = pairs[0]
     _check_folds([veil for veil, _ in pairs])
+    for veil, part in pairs:
+        _check_unseen(veil, part)
     scorable, left_out = _scorable(split, attributes)
     tables: dict[str, list[np.ndarray]] = {name: [] for name in scorable}
     work = [(seed, attribute) for seed in seeds for attribute in scorable]
@@ -138,6 +140,18 @@ def _check_folds(veils: list[Obfuscator]) -> None:
     places = {veil.origin_ for veil in veils}
     if len(veils) > 1 and len(places) < len(veils):
         raise Refusal("two of the runs were trained on the same fold; give one run per fold")
+
+
+def _check_unseen(veil: Obfuscator, split: Split) -> None:
+    """Refuses test windows that the run may have been trained on."""
+    trained, test = veil.origin_, split.test.origin
+    if trained is None or test is None or trained.dataset != test.dataset:
+        return
+    if (trained.split, trained.fold) != (test.split, test.fold):
+        raise Refusal(
+            f"a run trained on split {trained.split}, fold {trained.fold} cannot be scored on"
+            f" split {test.split}, fold {test.fold}: it may have seen the test windows"
+        )
 
 
 def _scorable(split: Split, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:

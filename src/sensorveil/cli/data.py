@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sensorveil.cli.options import AsJson, Options, Quiet, Source, values
+from sensorveil.cli.options import AsJson, Options, Quiet, Source, data_options
 from sensorveil.cli.screen import Screen
 
 app = typer.Typer(help="Datasets: what there is, what is here, and preparing them.")
@@ -53,7 +53,7 @@ def info(
     from sensorveil.data.describe import available, describe
 
     screen = Screen(quiet, as_json)
-    options = values(option, "option")
+    options = data_options(option, name)
     table = name.endswith(".toml")
     made = dataset("table" if table else name, **options)
     card = asdict(made.card)
@@ -86,7 +86,9 @@ def prepare(
     from sensorveil.data.dataset import PREPARED, data_home
 
     screen = Screen(quiet, as_json)
-    place = target if target and target.suffix else (target or data_home() / name) / PREPARED
+    place = target or data_home() / name
+    if place.is_dir() or not place.suffix:
+        place = place / PREPARED
     written = dataset(name).prepare(source, place)
     screen.say(f"{name} is prepared: {written} ({written.stat().st_size / 1e6:.1f} MB)")
     screen.result({"name": name, "written": str(written)})

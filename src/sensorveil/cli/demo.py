@@ -24,14 +24,17 @@ def demo(
     import sensorveil
     from sensorveil.audit.evaluation import evaluate
     from sensorveil.conditions import conditions
-    from sensorveil.files import write_json, written_folder
+    from sensorveil.files import check_place, write_json, written_folder
     from sensorveil.measures.inference import InferenceSettings
 
     screen = Screen(quiet, as_json)
+    check_place(out)
     if out.exists() and (not out.is_dir() or not (out / "demo.json").exists()):
         raise Refusal(f"{out} exists already and is no demo; choose another --out")
     screen.say("Ten people do seven shoulder exercises with a watch on one wrist (dataset watch).")
-    screen.say("The application needs the exercise; the arm, which is the treated one, is private.")
+    screen.say(
+        "The application needs the exercise; the arm tells which shoulder is treated: private."
+    )
     windows = sensorveil.load("watch")
     veil = sensorveil.Resample(seed=seed)
     with screen.bars():

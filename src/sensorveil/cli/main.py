@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
+import click
 import typer
 
 from sensorveil.cli import data, demo, runs
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
+
+STOPPED = 130
 
 app = typer.Typer(
     help="Hides what sensor data says about a person and keeps what an application needs.",
@@ -44,13 +47,20 @@ def common(
 def main() -> None:
     """Runs a command; a refusal is one line on the error stream and exit code 2."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except Refusal as refusal:
-        errors.print(f"sensorveil: {refusal}", markup=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("sensorveil: stopped", markup=False)
-        sys.exit(130)
+        _end(str(refusal), 2)
+    except click.UsageError as error:
+        help_of = error.ctx.command_path if error.ctx else "sensorveil"
+        _end(f"{error.format_message()} '{help_of} --help' says more", 2)
+    if code == STOPPED:
+        _end("stopped", STOPPED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    errors.print(f"sensorveil: {line}", markup=False)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +49,7 @@ def pairs(given: list[str] | None, what: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for text in names(given or []):
-        name, equals, value = text.partition("=")
+        name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise Refusal(f"{what} '{text}' is not of the form name=value")
         if name in found:
@@ -65,6 +66,15 @@ def numbers(given: list[str] | None, what: str) -> dict[str, float]:
 def values(given: list[str] | None, what: str) -> dict[str, Any]:
     """name=value pairs whose values are numbers where they look like numbers."""
     return {name: _plain(value) for name, value in pairs(given, what).items()}
+
+
+def data_options(given: list[str] | None, data: str) -> dict[str, Any]:
+    """The options of simulated data, checked against the dataset that they are meant for."""
+    from sensorveil.data.catalog import check_options
+
+    found = values(given, "option")
+    check_options("table" if data.endswith(".toml") else data, found)
+    return found
 
 
 def settings(given: list[str] | None, kind: type, method: str) -> dict[str, Any]:
@@ -91,9 +101,12 @@ def check_device(device: str) -> str:
 
 def _number(text: str, where: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise Refusal(f"{where}: '{text}' is no number") from None
+    if not math.isfinite(number):
+        raise Refusal(f"{where}: '{text}' is no finite number")
+    return number
 
 
 def _plain(text: str) -> Any:
@@ -107,10 +120,9 @@ def _plain(text: str) -> Any:
 
 def _typed(text: str, kind: str, where: str) -> Any:
     if kind == "int":
-        number = _number(text, where)
-        if number != int(number):
+        if _number(text, where) % 1:
             raise Refusal(f"{where}: '{text}' is no whole number")
-        return int(number)
+        return int(text) if text.lstrip("+-").isdigit() else int(float(text))  # 1e3 is whole too
     if kind == "float":
         return _number(text, where)
     if kind == "bool":

@@ -11,6 +11,7 @@ import typer
 from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
+from sensorveil.files import check_place
 
 if TYPE_CHECKING:
     from sensorveil.audit.evaluation import Evaluation
@@ -79,7 +80,8 @@ def fit(
     veil = made(preset, seed, given.check_device(device), **settings)
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
-    split = sensorveil.load(data, protocol, fold, source, **given.values(option, "option"))
+    check_place(out)
+    split = sensorveil.load(data, protocol, fold, source, **given.data_options(option, data))
     with screen.bars():
         veil.fit(split.train, given.names(keep), given.names(hide))
     sensorveil.save_run(veil, out)
@@ -113,10 +115,11 @@ def obfuscate(
     screen = Screen(quiet, as_json)
     if out.suffix != ".npz":
         raise Refusal(f"the output {out} must end in .npz")
+    check_place(out)
     veil = sensorveil.load_run(run, given.check_device(device))
     if part == "all":
-        name = data or _origin(veil, "dataset", run)
-        windows = load_whole(name, source, **given.values(option, "option"))[0]
+        name = data or _origin_data(veil, run)
+        windows = load_whole(name, source, **given.data_options(option, name))[0]
     elif part in ("train", "test", "validation"):
         split = _split_of(veil, run, data, source, option, protocol, fold)
         windows = getattr(split, part)
@@ -157,6 +160,8 @@ def evaluate(
     screen = Screen(quiet, as_json)
     if seeds < 1:
         raise Refusal(f"--seeds is {seeds}; at least one is needed")
+    if out:
+        check_place(out)
     device = given.check_device(device)
     veils = [sensorveil.load_run(place, device) for place in run]
     splits = [
@@ -233,8 +238,8 @@ def _split_of(
     chosen = {"protocol": protocol or own.get("protocol"), "fold": own.get("fold", 0)}
     if fold is not None:
         chosen["fold"] = fold
-    name = data or _origin(veil, "dataset", run)
-    split = sensorveil.load(name, source=source, **chosen, **given.values(option, "option"))
+    name = data or _origin_data(veil, run)
+    split = sensorveil.load(name, source=source, **chosen, **given.data_options(option, name))
     there = split.train.origin
     if own and origin and there and there.protocol != origin.protocol:
         raise Refusal(
@@ -244,7 +249,14 @@ def _split_of(
     return split
 
 
-def _origin(veil: Obfuscator, entry: str, run: Path) -> str:
+def _origin_data(veil: Obfuscator, run: Path) -> str:
+    """The dataset that a run was trained on."""
+    from sensorveil.data.catalog import NAMES
+
     if veil.origin_ is None:
         raise Refusal(f"{run} does not say which data it was trained on; give --data")
-    return str(getattr(veil.origin_, entry))
+    if veil.origin_.dataset not in NAMES:
+        raise Refusal(
+            f"{run} was trained on the table '{veil.origin_.dataset}'; name its TOML with --data"
+        )
+    return veil.origin_.dataset

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from sensorveil.progress import listen
 
@@ -37,7 +38,7 @@ class Screen:
         for index, column in enumerate(columns):
             table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(cell) for cell in row))
         Console(highlight=False).print(table)
 
     def result(self, content: Any) -> None:
@@ -48,7 +49,8 @@ class Screen:
     @contextmanager
     def bars(self) -> Iterator[None]:
         """Shows the progress of everything inside, on the error stream."""
-        if self.quiet or self.as_json:
+        # Without a terminal rich draws no bar, but it ends with an empty line.
+        if self.quiet or self.as_json or not errors.is_terminal:
             yield
             return
         columns = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,26 @@ def dataset(name: str, **options: Any) -> Dataset:
     >>> dataset("watch").card.people
     10
     """
+    check_options(name, options)
+    return _found(name)(**options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that the dataset does not take, whatever they are called."""
+    made = _found(name)
+    if options and not issubclass(made, GeneratedDataset):
+        raise Refusal(f"{name} takes no options; {', '.join(options)} given")
+    for option in options:
+        if option not in made.defaults:
+            raise refuse_unknown(f"option of {name}", option, list(made.defaults))
+
+
+def _found(name: str) -> Any:
+    """The class of a dataset."""
     if name not in _WHERE:
         raise refuse_unknown("dataset", name, NAMES)
     module, kind = _WHERE[name]
-    made: type[Dataset] = getattr(import_module(f"sensorveil.data.{module}"), kind)
-    if options and not issubclass(made, GeneratedDataset):
-        raise Refusal(f"{name} takes no options; {', '.join(options)} given")
-    return made(**options)
+    return getattr(import_module(f"sensorveil.data.{module}"), kind)
 
 
 def load(

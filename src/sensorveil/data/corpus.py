@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,13 @@ class Corpus:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise Refusal(f"{path} is damaged ({error}); prepare it again") from None
-        about = json.loads(noted["about"])
+        try:
+            return cls._joined(arrays, json.loads(noted["about"]))
+        except KeyError as error:
+            raise Refusal(f"{path} is damaged ({error} is missing); prepare it again") from None
+
+    @classmethod
+    def _joined(cls, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Corpus:
         store = arrays["store.real"]
         if "store.imag" in arrays:
             store = store + 1j * arrays["store.imag"]

@@ -96,6 +96,9 @@ class Dataset(ABC):
 class GeneratedDataset(Dataset):
     """A dataset that is made by a program, with options instead of files."""
 
+    defaults: ClassVar[Mapping[str, Any]]
+    """Every option, with its default."""
+
     def __init__(self, **options: Any) -> None:
         self.options = options
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -68,9 +70,13 @@ class MotionSense(Dataset):
 
 def _official(source: Path) -> Iterator[Recording]:
     folder = source if source.is_dir() else source.parent
-    people = read_csv(
-        folder / _PEOPLE, str(folder / _PEOPLE), ["code", "weight", "height", "age", "gender"]
-    ).set_index("code")
+    wanted = ["code", "weight", "height", "age", "gender"]
+    people = read_csv(folder / _PEOPLE, str(folder / _PEOPLE), wanted)
+    numbers(people, wanted, str(folder / _PEOPLE))
+    twice = people["code"][people["code"].duplicated()]
+    if len(twice):
+        raise Refusal(f"{folder / _PEOPLE}: person {twice.iloc[0]} appears twice")
+    people = people.set_index("code")
     for path, stream in _csv_files(source):
         found = _FILE.search(path)
         if found:
@@ -93,9 +99,8 @@ def _csv_files(source: Path) -> Iterator[tuple[str, IO[bytes] | Path]]:
             with zipfile.ZipFile(archive) as content:
                 for name in sorted(content.namelist()):
                     if name.endswith(".csv"):
-                        with content.open(name) as stream:
-                            yield name, stream
-        except (zipfile.BadZipFile, EOFError) as error:
+                        yield name, io.BytesIO(content.read(name))
+        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
             raise Refusal(
                 f"{archive} is not a whole zip file ({error}); download it again"
             ) from None
@@ -139,7 +144,7 @@ def _recording(
     labels = {
         "activity": activity,
         "trial": trial,
-        "gender": int(person["gender"]),
+        "gender": None if np.isnan(person["gender"]) else int(person["gender"]),
         "weight": float(person["weight"]),
         "height": float(person["height"]),
         "age": float(person["age"]),

@@ -117,6 +117,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise Refusal(f"{path} is missing") from None
+    except IsADirectoryError:
+        raise Refusal(f"{path} is a folder, and a TOML file was expected") from None
     except UnicodeDecodeError:
         raise Refusal(f"{path} is not UTF-8 text; save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:

@@ -79,7 +79,8 @@ def numbers(table: pd.DataFrame, columns: Sequence[str], name: str) -> np.ndarra
 
     rows = []
     for column in columns:
-        values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float32)
+        with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite
+            values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float32)
         wrong = np.isnan(values) & table[column].notna().to_numpy()
         if wrong.any():
             row = int(np.argmax(wrong))

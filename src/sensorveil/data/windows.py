@@ -177,10 +177,10 @@ class Windows:
         """The same windows, standardised while they are copied."""
         return replace(self, scaling=scaling)
 
-    def select(self, index: np.ndarray | list[int] | slice) -> Windows:
+    def select(self, index: np.ndarray | list[int] | list[bool] | slice) -> Windows:
         """Some of the windows, by mask or by position; the recordings stay shared."""
         if isinstance(index, list):
-            index = np.asarray(index, dtype=int)
+            index = np.asarray(index) if index else np.zeros(0, int)
         return replace(
             self,
             offset=self.offset[index],

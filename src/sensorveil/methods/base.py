@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -44,7 +45,21 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of a method; each method adds its own, with defaults."""
+    """Parameters of a method; each method adds its own, with defaults and limits (`check`)."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise Refusal(f"setting '{name}' is {value}; it must be a finite number")
+        self.check()
+
+    def check(self) -> None:
+        """Refuses values that make no sense."""
+
+    def require(self, holds: bool, name: str, limit: str) -> None:
+        """Refuses the setting `name` unless its limit holds."""
+        if not holds:
+            raise Refusal(f"setting '{name}' is {getattr(self, name)}; it must be {limit}")
 
 
 class Obfuscator(ABC):
@@ -71,6 +86,7 @@ class Obfuscator(ABC):
         for given in settings:
             if given not in known:
                 raise refuse_unknown(f"setting of {self.name}", given, sorted(known))
+        _check_seed(seed)
         self.preset = preset
         self.seed = seed
         self.device = device
@@ -114,10 +130,17 @@ class Obfuscator(ABC):
                 f"windows of shape {windows.shape} do not fit a run trained on {self.shape_}"
                 f" ({', '.join(self.channels_)})"
             )
+        if seed is not None:
+            _check_seed(seed)
         knobs = self._knobs(strength or {}, len(windows))
         generator = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
         signal = self._obfuscate(windows.scaled(self.scaling_), knobs, generator)
-        return windows.replaced(self.scaling_.undo(signal))
+        with np.errstate(over="ignore"):
+            hidden = windows.replaced(self.scaling_.undo(signal))
+        if not np.isfinite(hidden.store).all():  # nothing leaves rather than something broken
+            named = ", ".join(f"'{name}'" for name in knobs) or "settings"
+            raise Refusal(f"the output of {self.name} is not finite; use milder {named}")
+        return hidden
 
     def strength_names(self) -> tuple[str, ...]:
         """The knobs that this fitted method takes."""
@@ -187,6 +210,11 @@ class Obfuscator(ABC):
                 raise Refusal(f"strength '{name}' must be one finite number, or one a window")
             knobs[name] = np.broadcast_to(numbers, (count,))
         return knobs
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise Refusal(f"the seed is {seed}; it must be 0 or more")
 
 
 def modality(windows: Windows) -> str:

@@ -20,6 +20,10 @@ class DownsampleSettings(Settings):
 
     factor: float = 8.0
 
+    def check(self) -> None:
+        """Refuses to draw samples apart."""
+        self.require(self.factor >= 1, "factor", "at least 1")
+
 
 class Downsample(Obfuscator):
     """Averages blocks of samples, then draws straight lines between the means.
@@ -41,23 +45,19 @@ class Downsample(Obfuscator):
     settings: DownsampleSettings
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
-        _check(np.array([self.settings.factor]))
+        pass
 
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
         factors = strength.get("factor", np.full(len(windows), self.settings.factor))
-        _check(factors)
+        if (factors < 1).any():
+            raise Refusal("strength 'factor' must be at least 1")
         signal = windows.signal
         for factor in np.unique(factors):
             chosen = factors == factor
             signal[chosen] = _coarse(signal[chosen], float(factor))
         return signal
-
-
-def _check(factors: np.ndarray) -> None:
-    if (factors < 1).any():
-        raise Refusal("strength 'factor' must be at least 1")
 
 
 def _coarse(signal: np.ndarray, factor: float) -> np.ndarray:

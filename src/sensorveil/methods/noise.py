@@ -11,6 +11,8 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
 
+_MOST_DECIBELS = 150  # beyond that single precision holds nothing but noise, or none
+
 
 @dataclass(frozen=True)
 class NoiseSettings(Settings):
@@ -28,6 +30,14 @@ class NoiseSettings(Settings):
     snr: float = 0.0
     epsilon: float = 100.0
     clip: float = 3.0
+
+    def check(self) -> None:
+        """Refuses an unknown kind, and numbers without sense."""
+        if self.kind not in ("gaussian", "laplace"):
+            raise refuse_unknown("kind of noise", self.kind, ["gaussian", "laplace"])
+        self.require(self.epsilon > 0, "epsilon", "above 0")
+        self.require(self.clip > 0, "clip", "above 0")
+        self.require(abs(self.snr) <= _MOST_DECIBELS, "snr", f"within {_MOST_DECIBELS} dB")
 
 
 class Noise(Obfuscator):
@@ -53,11 +63,7 @@ class Noise(Obfuscator):
     settings: NoiseSettings
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
-        settings = self.settings
-        if settings.kind not in ("gaussian", "laplace"):
-            raise refuse_unknown("kind of noise", settings.kind, ["gaussian", "laplace"])
-        if not (settings.epsilon > 0 and settings.clip > 0):
-            raise Refusal("epsilon and clip must be above 0")
+        pass
 
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
@@ -70,6 +76,8 @@ class Noise(Obfuscator):
         if self.settings.kind == "gaussian":
             decibels = strength.get("snr", np.full(len(windows), self.settings.snr))
             # A complex channel's variance is that of both parts together.
+            if (np.abs(decibels) > _MOST_DECIBELS).any():
+                raise Refusal(f"strength 'snr' must be within {_MOST_DECIBELS} dB")
             power = 10 ** (-decibels / 10) / (2 if windows.is_complex else 1)
             noisy = signal + generator.normal(size=signal.shape) * np.sqrt(power).reshape(
                 per_window
@@ -79,7 +87,8 @@ class Noise(Obfuscator):
             if (epsilon <= 0).any():
                 raise Refusal("strength 'epsilon' must be above 0")
             clip, numbers = self.settings.clip, signal[0].size
-            scale = (2 * clip * numbers / epsilon).reshape(per_window)
+            with np.errstate(over="ignore"):  # an infinite output is refused by the base
+                scale = (2 * clip * numbers / epsilon).reshape(per_window)
             noisy = np.clip(signal, -clip, clip) + generator.laplace(size=signal.shape) * scale
         return _joined(noisy, windows.is_complex)
 

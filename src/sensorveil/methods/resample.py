@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.errors import Refusal
 from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
 
@@ -26,6 +25,11 @@ class ResampleSettings(Settings):
     epochs: int = 12
     batch: int = 64
     rate: float = 4e-3
+
+    def check(self) -> None:
+        """Refuses a classifier that could not learn."""
+        for name, value in vars(self).items():
+            self.require(value > 0, name, "above 0")
 
 
 class Resample(Obfuscator):
@@ -91,12 +95,9 @@ class Resample(Obfuscator):
         return parts | {f"reader.{k}": v for k, v in self.reader_.state().items()}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        try:
-            self.cells_, self.pool_code_ = state["cells"], state["pool.code"]
-            offset, store = state["pool.offset"], state["pool.store"]
-            reader = {k[7:]: v for k, v in state.items() if k.startswith("reader.")}
-        except KeyError as error:
-            raise Refusal(f"resample: the model file lacks {error}") from None
+        self.cells_, self.pool_code_ = state["cells"], state["pool.code"]
+        offset, store = state["pool.offset"], state["pool.store"]
+        reader = {k[7:]: v for k, v in state.items() if k.startswith("reader.")}
         count = len(offset)
         self.pool_ = Windows(
             store=store,

@@ -61,9 +61,11 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
         veil.scaling_ = Scaling(arrays.pop("scaling.mean"), arrays.pop("scaling.deviation"))
         veil.made_ = config["made"]
         veil.metrics_ = read_json(folder / "metrics.json")
-    except (KeyError, TypeError, AttributeError) as error:
+        veil._restore({name.removeprefix("method."): array for name, array in arrays.items()})
+    except Refusal:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise Refusal(f"{folder} is not a run of sensorveil, or is damaged ({error})") from None
-    veil._restore({name.removeprefix("method."): array for name, array in arrays.items()})
     return veil
 
 
@@ -148,6 +150,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     for name in flat:
         if name.endswith(".re"):
             stem = name.removesuffix(".re")
+            if f"{stem}.im" not in flat:
+                raise Refusal(f"{path} is damaged: {stem}.im is missing")
             arrays[stem] = (flat[name] + 1j * flat[f"{stem}.im"]).astype(np.complex64)
     return arrays
 
