@@ -11,7 +11,7 @@ demo: $(INSTALLED)
 	$(BIN)/sensorveil demo
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 -m "not slow and not data"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not data and not browser"
 
 test-all: lint types
 	$(BIN)/python -m pytest -n 2

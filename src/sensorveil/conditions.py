@@ -36,7 +36,7 @@ def command_line(words: list[str]) -> str:
     >>> command_line(["/usr/bin/sensorveil", "evaluate", "runs/a", "--out", "/home/ann/a.json"])
     'sensorveil evaluate runs/a --out a.json'
     """
-    return shlex.join([_without_place(word) for word in words])
+    return shlex.join([Path(words[0]).name, *(_without_place(word) for word in words[1:])])
 
 
 def _without_place(word: str) -> str:

@@ -248,6 +248,19 @@ def test_wrong_compact_tables(compact: Path) -> None:
     assert "motionsense_motion.parquet is not a whole Parquet file" in refusal(compact)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("weight_kg", "mass"), ("48,161", "light,161"), ("3,48,161,28,0", "1,48,161,28,0")],
+    ids=["column missing", "no number", "person twice"],
+)
+def test_wrong_compact_tables_of_people(compact: Path, old: str, new: str) -> None:
+    place = compact / "subjects.csv"
+    people = place.read_text()
+    assert old in people
+    place.write_text(people.replace(old, new))
+    assert "subjects.csv" in refusal(compact)
+
+
 @pytest.mark.data
 def test_official_sample_equals_the_compact_form(real_data: Path) -> None:
     folder = real_data / "motionsense"

@@ -170,7 +170,7 @@ def test_abilities_are_held_to() -> None:
 
 def test_windows_that_do_not_fit() -> None:
     veil = fitted()
-    with pytest.raises(Refusal, match=r"shape \(2, 16, 16\) do not fit a run trained on \(2, 32\)"):
+    with pytest.raises(Refusal, match=r"shape \(2, 16, 16\) .* do not fit a run .* \(2, 32\)"):
         veil.obfuscate(example_windows("image"))
     with pytest.raises(Refusal, match="there are no windows"):
         veil.obfuscate(example_windows().select([]))

@@ -106,8 +106,6 @@ def numbered(windows: Windows) -> Windows:
 
 
 def test_nothing_of_the_test_is_in_a_saved_run(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
     split = load("watch", "recording")
     train, test = numbered(split.train), numbered(split.test)
     # Sixty windows, spread over classes, train in a moment; train and test share one store.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,14 +94,16 @@ def evaluate(
     fold that never saw them, and all are pooled. For every seed the models are trained and the
     windows are obfuscated anew. All attributes are scored unless some are named.
     """
+    if not seeds:
+        raise Refusal("no seed was given; at least one is needed")
     pairs = list(zip(_listed(veils), _listed(splits), strict=True))
     first, split = pairs[0]
     _check_folds([veil for veil, _ in pairs])
     for veil, part in pairs:
         _check_unseen(veil, part)
-    scorable, left_out = _scorable(split, attributes)
-    tables: dict[str, list[np.ndarray]] = {name: [] for name in scorable}
-    work = [(seed, attribute) for seed in seeds for attribute in scorable]
+    scored, left_out = scorable(split, attributes)
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in scored}
+    work = [(seed, attribute) for seed in seeds for attribute in scored]
     hidden = {
         (seed, fold): veil.obfuscate(part.test, strength, seed=seed)
         for seed in seeds
@@ -147,16 +149,17 @@ def _check_unseen(veil: Obfuscator, split: Split) -> None:
     trained, test = veil.origin_, split.test.origin
     if trained is None or test is None or trained.dataset != test.dataset:
         return
-    if (trained.split, trained.fold) != (test.split, test.fold):
+    if replace(trained, part="") != replace(test, part=""):
         raise Refusal(
-            f"a run trained on split {trained.split}, fold {trained.fold} cannot be scored on"
-            f" split {test.split}, fold {test.fold}: it may have seen the test windows"
+            f"a run trained on split {trained.split}, fold {trained.fold} (protocol"
+            f" {trained.protocol}) cannot be scored on split {test.split}, fold {test.fold}"
+            f" (protocol {test.protocol}): it may have seen the test windows"
         )
 
 
-def _scorable(split: Split, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def scorable(split: Split, wanted: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
     """The attributes that can be scored (all by default), and why the others cannot."""
-    scorable, left_out = [], {}
+    scored, left_out = [], {}
     for name in wanted or split.train.attributes:
         train, test = (np.unique(_known(part, name)) for part in (split.train, split.test))
         if len(train) < 2:
@@ -164,8 +167,8 @@ def _scorable(split: Split, wanted: Sequence[str]) -> tuple[list[str], dict[str,
         elif not np.isin(test, train).any():
             left_out[name] = "no class of the test windows occurs in training (people are disjoint)"
         else:
-            scorable.append(name)
-    return scorable, left_out
+            scored.append(name)
+    return scored, left_out
 
 
 def _known(windows: Windows, name: str) -> np.ndarray:

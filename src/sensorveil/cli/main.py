@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, NoReturn
 
 import click
+import torch
 import typer
 
-from sensorveil.cli import data, demo, runs
+from sensorveil.cli import audits, data, demo, runs
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
@@ -27,6 +29,7 @@ app.command()(runs.methods)
 app.command()(runs.fit)
 app.command()(runs.obfuscate)
 app.command()(runs.evaluate)
+app.command()(audits.audit)
 
 
 def _version(asked: bool) -> None:
@@ -46,6 +49,9 @@ def common(
 
 def main() -> None:
     """Runs a command; a refusal is one line on the error stream and exit code 2."""
+    # Small networks gain nothing from a second thread, and on a busy machine two threads that wait
+    # for each other are many times slower than one.
+    torch.set_num_threads(int(os.environ.get("SENSORVEIL_THREADS", "1")))
     try:
         code = app(standalone_mode=False)
     except Refusal as refusal:

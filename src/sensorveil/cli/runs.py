@@ -121,7 +121,7 @@ def obfuscate(
         name = data or _origin_data(veil, run)
         windows = load_whole(name, source, **given.data_options(option, name))[0]
     elif part in ("train", "test", "validation"):
-        split = _split_of(veil, run, data, source, option, protocol, fold)
+        split = split_of(veil, run, data, source, option, protocol, fold)
         windows = getattr(split, part)
     else:
         raise Refusal(f"part '{part}' is unknown; known: all, test, train, validation")
@@ -165,7 +165,7 @@ def evaluate(
     device = given.check_device(device)
     veils = [sensorveil.load_run(place, device) for place in run]
     splits = [
-        _split_of(veil, place, data, source, option, None, None)
+        split_of(veil, place, data, source, option, None, None)
         for veil, place in zip(veils, run, strict=True)
     ]
     settings = InferenceSettings.quick() if quick else InferenceSettings()
@@ -219,7 +219,7 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
         screen.say(f"{name} was not scored: {reason}.")
 
 
-def _split_of(
+def split_of(
     veil: Obfuscator,
     run: Path,
     data: str,

@@ -1,6 +1,6 @@
 """Recordings in, windows out."""
 
-from sensorveil.data.catalog import NAMES, dataset, load
+from sensorveil.data.catalog import NAMES, dataset, folds, load
 from sensorveil.data.dataset import Card, Dataset
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -19,5 +19,6 @@ __all__ = [
     "Split",
     "Windows",
     "dataset",
+    "folds",
     "load",
 ]

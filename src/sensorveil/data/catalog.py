@@ -85,6 +85,20 @@ def load(
     return split_windows(windows, corpus, rules, protocol, fold)
 
 
+def folds(name: str, protocol: str, source: Path | str | None = None, **options: Any) -> int:
+    """How many folds a split has: those of people, else one.
+
+    >>> folds("motionsense", "subject"), folds("motionsense", "paper")
+    (4, 1)
+    """
+    if name.endswith(".toml"):
+        rules = load_whole(name, source, **options)[2]
+    else:
+        rules = dataset(name, **options).protocol()
+    rule = rules.rule(protocol)[1]
+    return rule.folds if rule.by == "subject" else 1
+
+
 def load_whole(
     name: str = "watch", source: Path | str | None = None, **options: Any
 ) -> tuple[Windows, Corpus, Protocol]:

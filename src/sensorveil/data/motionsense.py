@@ -24,7 +24,14 @@ _MOTION = tuple(f"{v}.{a}" for v in ("rotationRate", "userAcceleration") for a i
 _GRAVITY = tuple(f"gravity.{a}" for a in "xyz")
 _CHANNELS = (*_MOTION, *_GRAVITY)
 _FILE = re.compile(r"(?P<activity>[a-z]{3})_(?P<trial>\d+)/sub_(?P<subject>\d+)\.csv$")
-_PEOPLE = "data_subjects_info.csv"
+_PEOPLE = {name: name for name in ("code", "weight", "height", "age", "gender")}
+_COMPACT_PEOPLE = {
+    "subject": "code",
+    "weight_kg": "weight",
+    "height_cm": "height",
+    "age_years": "age",
+    "gender_male1_female0": "gender",
+}
 _ZIP = "A_DeviceMotion_data.zip"
 
 
@@ -70,13 +77,7 @@ class MotionSense(Dataset):
 
 def _official(source: Path) -> Iterator[Recording]:
     folder = source if source.is_dir() else source.parent
-    wanted = ["code", "weight", "height", "age", "gender"]
-    people = read_csv(folder / _PEOPLE, str(folder / _PEOPLE), wanted)
-    numbers(people, wanted, str(folder / _PEOPLE))
-    twice = people["code"][people["code"].duplicated()]
-    if len(twice):
-        raise Refusal(f"{folder / _PEOPLE}: person {twice.iloc[0]} appears twice")
-    people = people.set_index("code")
+    people = _people(folder / "data_subjects_info.csv", _PEOPLE)
     for path, stream in _csv_files(source):
         found = _FILE.search(path)
         if found:
@@ -117,22 +118,24 @@ def _compact(source: Path) -> Iterator[Recording]:
     index = read_csv(source / "recordings.csv", str(source / "recordings.csv"), wanted)
     if len(motion) != len(gravity) or int(index["n"].sum()) != len(motion):
         raise Refusal(f"{place} has {len(motion)} rows, recordings.csv says {index['n'].sum()}")
-    people = read_csv(source / "subjects.csv", str(source / "subjects.csv"), ["subject"]).rename(
-        columns={
-            "subject": "code",
-            "weight_kg": "weight",
-            "height_cm": "height",
-            "age_years": "age",
-            "gender_male1_female0": "gender",
-        }
-    )
-    people = people.set_index("code")
+    people = _people(source / "subjects.csv", _COMPACT_PEOPLE)
     columns = [motion[c] for c in _MOTION] + [gravity[c] for c in _GRAVITY]
     signal = np.stack([column.to_numpy(np.float32) for column in columns])
     signal /= 1e6  # the compact form counts millionths
     for row in index.itertuples():
         part = signal[:, row.start : row.start + row.n]
         yield _recording(row.activity, row.trial, row.subject, part, people, str(place))
+
+
+def _people(path: Path, columns: dict[str, str]) -> pd.DataFrame:
+    """The table of people by their number, its columns called as the authors call them."""
+    table = read_csv(path, str(path), list(columns))
+    numbers(table, list(columns), str(path))
+    table = table.rename(columns=columns)
+    twice = table["code"][table["code"].duplicated()]
+    if len(twice):
+        raise Refusal(f"{path}: person {twice.iloc[0]} appears twice")
+    return table.set_index("code")
 
 
 def _recording(

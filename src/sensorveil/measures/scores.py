@@ -36,6 +36,11 @@ def majority(confusion: np.ndarray) -> np.ndarray:
     return confusion.sum(-1).max(-1) / confusion.sum((-2, -1))
 
 
+def balanced_accuracy(confusion: np.ndarray) -> np.ndarray:
+    """Mean share of each class that was read right, over the classes that occur."""
+    return np.nanmean(recall_by_class(confusion), axis=-1)
+
+
 def recall_by_class(confusion: np.ndarray) -> np.ndarray:
     """Share of each true class that was read right; NaN where a class does not occur."""
     with np.errstate(invalid="ignore"):

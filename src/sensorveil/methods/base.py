@@ -125,10 +125,12 @@ class Obfuscator(ABC):
         """
         self._check_fitted()
         self._check_windows(windows)
-        if windows.shape != self.shape_ or windows.is_complex != self.complex_:
+        own = (self.shape_, self.complex_, self.rate_, self.channels_)
+        if (windows.shape, windows.is_complex, windows.rate, windows.channels) != own:
             raise Refusal(
-                f"windows of shape {windows.shape} do not fit a run trained on {self.shape_}"
-                f" ({', '.join(self.channels_)})"
+                f"windows of shape {windows.shape} at {windows.rate:g} Hz"
+                f" ({', '.join(windows.channels)}) do not fit a run trained on {self.shape_} at"
+                f" {self.rate_:g} Hz ({', '.join(self.channels_)})"
             )
         if seed is not None:
             _check_seed(seed)
@@ -141,6 +143,16 @@ class Obfuscator(ABC):
             named = ", ".join(f"'{name}'" for name in knobs) or "settings"
             raise Refusal(f"the output of {self.name} is not finite; use milder {named}")
         return hidden
+
+    @final
+    def condition(self, windows: Windows) -> np.ndarray | None:
+        """What the method makes its output from, (n, numbers), where it has such a bottleneck.
+
+        Nobody learns more from the output than from this and fresh noise, so an attacker who is
+        fully informed is given it.
+        """
+        self._check_fitted()
+        return self._condition(windows.scaled(self.scaling_))
 
     def strength_names(self) -> tuple[str, ...]:
         """The knobs that this fitted method takes."""
@@ -163,6 +175,10 @@ class Obfuscator(ABC):
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    def _condition(self, windows: Windows) -> np.ndarray | None:
+        """The method's own condition or code, or None where it has none."""
+        return None
 
     def _state(self) -> dict[str, np.ndarray]:
         """What was learnt beyond the base's own, as arrays for model.safetensors."""

@@ -71,6 +71,9 @@ class Resample(Obfuscator):
             drawn[chosen] = donors[generator.integers(len(donors), size=int(chosen.sum()))]
         return self.scaling_.apply(self.pool_.batch(drawn))
 
+    def _condition(self, windows: Windows) -> np.ndarray:
+        return np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
+
     def _joint(self, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
         """One class for each combination of kept classes that occurs, and those combinations."""
         columns = np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)

@@ -1,0 +1,155 @@
+"""Three families of attackers, and the evidence they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.measures.features import RandomConvolutions, spectral_features
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
+
+CNN, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
+FAMILIES = {
+    CNN: "four convolutional and three dense layers, as in the papers",
+    CONVOLUTIONS: "random convolutions with a linear head",
+    TREES: "gradient-boosted trees on spectra and quantiles",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much the attackers may learn from and work; too little is found out by the control."""
+
+    windows: int = 8_000
+    network: InferenceSettings = field(
+        default_factory=lambda: InferenceSettings(width=64, epochs=25, batch=256, rate=2e-3)
+    )
+    kernels: int = 500
+    rounds: int = 100
+    families: tuple[str, ...] = tuple(FAMILIES)
+
+    @classmethod
+    def quick(cls) -> Budget:
+        """For two cores: minutes instead of hours."""
+        network = InferenceSettings(width=16, epochs=8, batch=64, rate=5e-3)
+        return cls(windows=3_000, network=network, kernels=300, rounds=40)
+
+
+class Evidence:
+    """Training windows and several sets of test windows, with their features worked out once.
+
+    `code` (n, numbers) is what a fully informed attacker is given beside the windows.
+    """
+
+    def __init__(
+        self,
+        train: Windows,
+        tests: Mapping[str, Windows],
+        budget: Budget,
+        seed: int = 0,
+        device: str = "cpu",
+        train_code: np.ndarray | None = None,
+        test_codes: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        chosen = np.random.default_rng(seed).permutation(len(train))[: budget.windows]
+        self.chosen = np.sort(chosen)
+        self.train = train.select(self.chosen)
+        self.tests = dict(tests)
+        self.budget, self.seed, self.device = budget, seed, device
+        self._train_code = None if train_code is None else train_code[self.chosen]
+        self._test_codes = dict(test_codes or {})
+
+    def attack(
+        self, family: str, codes: np.ndarray, classes: int, known: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """Log-probabilities (n, classes) on each test set by an attacker trained on `codes`.
+
+        `codes` belong to the training windows as they were given; `known` marks the usable ones.
+        """
+        usable = np.ones(len(codes), bool) if known is None else known
+        rows = np.flatnonzero(usable[self.chosen])
+        labels = codes[self.chosen][rows]
+        if family == CNN:
+            model = InferenceModel(self.budget.network, self.seed, self.device)
+            model.fit_codes(self.train.select(rows), labels, classes)
+            return {name: model.log_probabilities(part) for name, part in self.tests.items()}
+        train, tests = self._convolved if family == CONVOLUTIONS else self._spectral
+        read = _linear if family == CONVOLUTIONS else _trees
+        return read(train[rows], labels, tests, classes, self.budget, self.seed)
+
+    @cached_property
+    def _convolved(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device).fit(self.train)
+        return self._with_codes(
+            kernels.transform(self.train),
+            {name: kernels.transform(part) for name, part in self.tests.items()},
+        )
+
+    @cached_property
+    def _spectral(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        return self._with_codes(
+            spectral_features(self.train, self.device),
+            {name: spectral_features(part, self.device) for name, part in self.tests.items()},
+        )
+
+    def _with_codes(
+        self, train: np.ndarray, tests: dict[str, np.ndarray]
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        if self._train_code is None:
+            return train, tests
+        joined = {n: np.hstack([part, self._test_codes[n]]) for n, part in tests.items()}
+        return np.hstack([train, self._train_code]), joined
+
+
+def _linear(
+    train: np.ndarray,
+    codes: np.ndarray,
+    tests: Mapping[str, np.ndarray],
+    classes: int,
+    budget: Budget,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Logistic regression on standardised features."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Strong shrinkage: there are nearly as many features as windows.
+    head = LogisticRegression(C=0.01, max_iter=300, tol=1e-3)
+    model = make_pipeline(StandardScaler(), head).fit(train, codes)
+    return _spread_out(model, tests, classes)
+
+
+def _trees(
+    train: np.ndarray,
+    codes: np.ndarray,
+    tests: Mapping[str, np.ndarray],
+    classes: int,
+    budget: Budget,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Boosted trees; many classes get fewer rounds, since each round grows a tree for each."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rounds = max(10, int(budget.rounds * min(1.0, 4 / len(np.unique(codes)))))
+    model = HistGradientBoostingClassifier(
+        max_iter=rounds, learning_rate=0.15, max_leaf_nodes=15, early_stopping=False,
+        random_state=seed,
+    ).fit(train, codes)  # fmt: skip
+    return _spread_out(model, tests, classes)
+
+
+def _spread_out(
+    model: object, tests: Mapping[str, np.ndarray], classes: int
+) -> dict[str, np.ndarray]:
+    """Log-probabilities over all classes; those that never occurred in training are near zero."""
+    found = {}
+    for name, features in tests.items():
+        table = np.full((len(features), classes), 1e-9)
+        table[:, model.classes_] = model.predict_proba(features)  # type: ignore[attr-defined]
+        found[name] = np.log(np.maximum(table, 1e-9))
+    return found

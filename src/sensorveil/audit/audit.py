@@ -1,0 +1,251 @@
+"""The whole audit of a run: ladder, sessions, utility, information, identity, and one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sensorveil.audit.attackers import CONVOLUTIONS, Budget, Evidence
+from sensorveil.audit.evaluation import scorable
+from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
+from sensorveil.audit.linkage import LinkageBudget, linkage
+from sensorveil.audit.reidentification import (
+    cloak_reidentification,
+    obscurenet_reidentification,
+)
+from sensorveil.audit.results import (
+    Audit,
+    Example,
+    Linkage,
+    Reidentification,
+    SplitAudit,
+    TradeOff,
+)
+from sensorveil.audit.stored import gaps
+from sensorveil.audit.utility import information, kept_attribute, signal_utility
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.scores import accuracy, confusion_by_person
+from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.registry import registry
+
+PLAIN = ("none", "noise", "downsample", "resample")
+"""The plain methods that stand in every trade-off plot."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """How much work an audit is."""
+
+    budget: Budget = field(default_factory=Budget)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    quick: bool = False
+    reidentification_runs: int = 20
+    plain: tuple[str, ...] = PLAIN
+
+    @classmethod
+    def for_two_cores(cls) -> AuditSettings:
+        """One seed, small attackers, fewer plain methods to compare with."""
+        return cls(Budget.quick(), (0,), True, 0, ("none", "noise"))
+
+
+def audit(
+    parts: Sequence[tuple[Sequence[Obfuscator], Sequence[Split]]],
+    settings: AuditSettings | None = None,
+    strength: Strength | None = None,
+    device: str = "cpu",
+) -> Audit:
+    """Audits one method on one or more splits, each given as its obfuscators and their folds.
+
+    The split with unseen people comes first in the result, and the verdict is about it.
+    """
+    settings = settings or AuditSettings()
+    done = [
+        audit_split(veils, splits, settings, strength=strength, device=device)
+        for veils, splits in parts
+    ]
+    done.sort(key=lambda part: not part.unseen_people)
+    veil = parts[0][0][0]
+    origin = veil.origin_
+    return Audit(
+        method=veil.name,
+        summary=veil.summary,
+        keep=veil.policy_.keep,
+        hide=veil.policy_.hide,
+        dataset=origin.dataset if origin else "windows of a program",
+        protocol=origin.protocol if origin else "",
+        strength={name: float(np.mean(value)) for name, value in (strength or {}).items()},
+        seeds=settings.seeds,
+        quick=settings.quick,
+        parts=tuple(done),
+        gaps=gaps(done, veil.policy_.hide),
+    )
+
+
+def audit_split(
+    veils: Sequence[Obfuscator],
+    splits: Sequence[Split],
+    settings: AuditSettings,
+    *,
+    strength: Strength | None = None,
+    device: str = "cpu",
+) -> SplitAudit:
+    """The audit of one split; several folds of people are pooled."""
+    folds = [
+        Fold(veil, split, second(veil, split)) for veil, split in zip(veils, splits, strict=True)
+    ]
+    outputs = {
+        (number, seed): obfuscated(fold, strength, seed, settings.budget)
+        for seed in settings.seeds
+        for number, fold in enumerate(folds)
+    }
+    first, output, policy = folds[0], outputs[0, settings.seeds[0]], veils[0].policy_
+    names, left_out = scorable(first.split)
+    attacked = [name for name in names if name not in policy.keep]
+    if not attacked:
+        raise Refusal("no attribute is left to attack on this split")
+    attributes = climb(folds, outputs, attacked, settings.seeds, settings.budget, device)
+    disjoint = not set(first.split.test.subject) & set(first.split.train.subject)
+    links: tuple[Linkage, ...] = ()
+    if disjoint:
+        try:
+            links = _linkage(first, output, settings, device)
+        except Refusal as refusal:  # too few sessions: the page says so
+            left_out["linkage"] = str(refusal)
+    kept = tuple(
+        kept_attribute(
+            [fold.split for fold in folds],
+            [[outputs[n, seed].train for n in range(len(folds))] for seed in settings.seeds],
+            [[outputs[n, seed].test for n in range(len(folds))] for seed in settings.seeds],
+            name,
+            settings.budget.network,
+            settings.seeds,
+            device,
+        )
+        for name in policy.keep
+    )
+    order = {"hide": 0, "unlisted": 1}
+    origin = first.split.test.origin
+    return SplitAudit(
+        split=origin.split if origin else "given",
+        folds=tuple(f.split.test.origin.fold if f.split.test.origin else 0 for f in folds),
+        unseen_people=disjoint,
+        train_windows=len(first.split.train),
+        test_windows=sum(len(fold.split.test) for fold in folds),
+        test_people=len(np.unique(np.concatenate([f.split.test.subject for f in folds]))),
+        attributes=tuple(sorted(attributes, key=lambda part: order[part.role])),
+        left_out=left_out,
+        kept=kept,
+        signal=signal_utility(first.split.test, output.test, policy.keep),
+        information=information(
+            thinned(first.split.test, 4000, 0),
+            thinned(output.test, 4000, 0),
+            [name for name in names if name != "subject"],
+            0,
+            settings.quick,
+        ),
+        linkage=links,
+        reidentification=_reidentification(output, policy.hide, settings, device),
+        trade_off=_trade_off(first, output, settings, device),
+        examples=_examples(first.split.test, output.test),
+    )
+
+
+def _linkage(
+    fold: Fold, output: Output, settings: AuditSettings, device: str
+) -> tuple[Linkage, ...]:
+    budget = LinkageBudget.quick() if settings.quick else LinkageBudget()
+    keep = fold.veil.policy_.keep
+    return linkage(
+        fold.split, output.test, output.train, 0, keep=keep, budget=budget, device=device
+    )
+
+
+def _reidentification(
+    output: Output, hide: Sequence[str], settings: AuditSettings, device: str
+) -> tuple[Reidentification, ...]:
+    if not settings.reidentification_runs:
+        return ()
+    network = settings.budget.network
+    found = []
+    for name in hide:
+        if len(np.unique(output.test.codes(name))) < 2:
+            continue
+        found.append(
+            obscurenet_reidentification(
+                output.test, name, settings.reidentification_runs, 0.2, network, device, 0
+            )
+        )
+        found.append(cloak_reidentification(output.train, output.test, name, 5, network, device, 0))
+    return tuple(found)
+
+
+def _trade_off(
+    fold: Fold, output: Output, settings: AuditSettings, device: str
+) -> tuple[TradeOff, ...]:
+    """This run and the plain methods, all by one cheap attacker and application, side by side.
+
+    The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's;
+    both are random convolutions, on one fold and seed.
+    """
+    policy, budget = fold.veil.policy_, settings.budget
+    hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
+    if hide is None:
+        return ()
+    keep, test = policy.keep[0], fold.split.test
+    train = thinned(fold.split.train, budget.windows, 0)
+    made = {fold.veil.name: (output.train, output.test)}
+    for name in settings.plain:
+        if name != fold.veil.name:
+            veil = registry[name](device=device).fit(fold.split.train, policy.keep, policy.hide)
+            made[name] = (veil.obfuscate(train, seed=1), veil.obfuscate(test, seed=2))
+    tests = {name: hidden for name, (_, hidden) in made.items()}
+    reader = Evidence(train, tests, budget, 0, device)
+    kept = _scores(reader, train, test, keep)
+    points = []
+    for name, (hidden_train, hidden_test) in made.items():
+        attacker = Evidence(hidden_train, {name: hidden_test}, budget, 0, device)
+        read = _scores(attacker, hidden_train, test, hide)
+        points.append(TradeOff(name, kept[name], read[name]))
+    return tuple(points)
+
+
+def _scores(evidence: Evidence, train: Windows, test: Windows, name: str) -> dict[str, float]:
+    codes, true = train.codes(name), test.codes(name)
+    classes = len(train.classes[name])
+    found = evidence.attack(CONVOLUTIONS, codes, classes, codes != UNKNOWN)
+    return {
+        part: float(
+            accuracy(confusion_by_person(true, scores.argmax(1), test.subject, classes).sum(0))
+        )
+        for part, scores in found.items()
+    }
+
+
+def _examples(raw: Windows, hidden: Windows, count: int = 3) -> tuple[Example, ...]:
+    """A few windows before and after, with at most four channels."""
+    if len(raw.shape) == 3:
+        return ()
+    chosen = np.linspace(0, len(raw) - 1, count).astype(int)
+    before, after = (_drawn(windows.batch(chosen)) for windows in (raw, hidden))
+    return tuple(
+        Example(
+            title=raw.recordings[raw.recording[place]],
+            channels=raw.channels[:4],
+            rate=raw.rate,
+            before=_rows(before[number]),
+            after=_rows(after[number]),
+        )
+        for number, place in enumerate(chosen)
+    )
+
+
+def _drawn(signal: np.ndarray) -> np.ndarray:
+    return np.abs(signal) if np.iscomplexobj(signal) else signal
+
+
+def _rows(window: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(round(float(value), 4) for value in row) for row in window[:4])

@@ -1,0 +1,91 @@
+"""One criterion for all: when is an attribute hidden, when is it not, when do we not know?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sensorveil.audit.results import (
+    HIDDEN,
+    MOST_ADVANTAGE,
+    MOST_AUC,
+    NOT_HIDDEN,
+    RAW,
+    VOID,
+    Attack,
+    SessionPoint,
+    Verdict,
+)
+
+LEAST_RAW = 0.05
+CRITERION = (
+    "Hidden means: the worst of all attackers has at most 2 points of advantage over always"
+    " guessing the majority class, and an area under the ROC curve of at most 0.55, and no attacker"
+    " who adds up windows of a recording or person is better than guessing beyond its interval, and"
+    " the same attackers find at least half of a leak of 10 points that was planted in the same"
+    " output. Where they do not, or where they cannot read the attribute from raw data either, the"
+    " result is void."
+)
+
+
+def judge(
+    attacks: Sequence[Attack],
+    control: Attack,
+    planted: float,
+    sessions: Sequence[SessionPoint],
+) -> Verdict:
+    """The verdict on one attribute. A wide interval never turns into a pass: points decide."""
+    tried = [attack for attack in attacks if attack.level != RAW]
+    worst = max(tried, key=lambda attack: attack.advantage.value)
+    sharpest = max(tried, key=lambda attack: attack.auc.value)
+    raw = max(a.advantage.value for a in attacks if a.level == RAW)
+    if worst.advantage.value > MOST_ADVANTAGE:
+        return Verdict(
+            NOT_HIDDEN,
+            f"the {worst.level} attacker ({worst.family}) is {_points(worst.advantage.value)}"
+            " better than guessing",
+        )
+    if sharpest.auc.value > MOST_AUC:
+        return Verdict(
+            NOT_HIDDEN,
+            f"the {sharpest.level} attacker ({sharpest.family}) ranks windows with an area under"
+            f" the ROC curve of {sharpest.auc.value:.2f}",
+        )
+    for point in sessions:
+        if point.found:
+            many = "all" if point.windows is None else f"{point.windows}"
+            return Verdict(
+                NOT_HIDDEN,
+                f"adding up {many} windows of a {point.group}, the {point.level} attacker"
+                f" ({point.family}) is {_points(point.advantage.value)} better than guessing",
+            )
+    if any(np.isnan(attack.auc.value) for attack in tried):
+        return Verdict(VOID, "one class is missing in the test windows, so none can be ranked")
+    if control.advantage.value < planted / 2:
+        return Verdict(
+            VOID,
+            f"the attackers found {_points(control.advantage.value)} of a planted leak of"
+            f" {_points(planted)}: they are too weak to tell",
+        )
+    if raw < LEAST_RAW:
+        return Verdict(
+            VOID,
+            f"the attackers are only {_points(raw)} better than guessing on raw data, so there was"
+            " nothing to hide, or they are too weak",
+        )
+    return Verdict(
+        HIDDEN,
+        f"the worst attacker ({worst.level}, {worst.family}) is {_points(worst.advantage.value)}"
+        f" better than guessing, and the same attackers found {_points(control.advantage.value)} of"
+        f" a planted leak of {_points(planted)}",
+    )
+
+
+def _points(advantage: float) -> str:
+    """An advantage in percentage points.
+
+    >>> _points(0.0312)
+    '3.1 points'
+    """
+    return f"{100 * advantage:.1f} points"

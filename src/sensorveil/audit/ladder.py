@@ -1,0 +1,234 @@
+"""The ladder of attackers on one split: from one who never saw the output to one who knows all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensorveil.audit.attackers import CNN, Budget, Evidence
+from sensorveil.audit.control import PLANTED, plant, planted_share
+from sensorveil.audit.criterion import judge
+from sensorveil.audit.results import (
+    CONTROL,
+    FULL,
+    IGNORANT,
+    LAZY,
+    RAW,
+    SEMI,
+    Attack,
+    AttributeAudit,
+)
+from sensorveil.audit.sessions import Reading, Truth, session_points
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.measures.estimate import bootstrap
+from sensorveil.measures.roc import auc_over_people
+from sensorveil.measures.scores import (
+    accuracy,
+    balanced_accuracy,
+    confusion_by_person,
+    majority,
+)
+from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.progress import track
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One obfuscator and its split, with a second obfuscator of another seed for the lazy."""
+
+    veil: Obfuscator
+    split: Split
+    other: Obfuscator
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """What an obfuscator made of a fold with one seed."""
+
+    train: Windows
+    test: Windows
+    lazy: Windows
+
+
+def second(veil: Obfuscator, split: Split) -> Obfuscator:
+    """The same method and settings, trained on the same windows with another seed."""
+    again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
+    return again.fit(split.train, veil.policy_.keep, veil.policy_.hide)
+
+
+def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
+    """The fold's output: of the test windows, and of as many training windows as are needed."""
+    train = thinned(fold.split.train, budget.windows, seed)
+    return Output(
+        train=fold.veil.obfuscate(train, strength, seed=2 * seed),
+        test=fold.veil.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
+        lazy=fold.other.obfuscate(train, strength, seed=2 * seed + 10_000),
+    )
+
+
+def thinned(windows: Windows, count: int, seed: int) -> Windows:
+    """A random part of the windows, in their order."""
+    chosen = np.random.default_rng(seed).permutation(len(windows))[:count]
+    return windows.select(np.sort(chosen))
+
+
+def climb(
+    folds: Sequence[Fold],
+    outputs: Mapping[tuple[int, int], Output],
+    attributes: Sequence[str],
+    seeds: Sequence[int],
+    budget: Budget,
+    device: str,
+) -> tuple[AttributeAudit, ...]:
+    """Attacks every attribute on every rung; folds are pooled, seeds are averaged.
+
+    `outputs` holds the output of each (fold, seed).
+    """
+    readings: dict[str, dict[tuple[str, str], list[list[np.ndarray]]]] = {n: {} for n in attributes}
+    work = [(number, seed) for seed in seeds for number in range(len(folds))]
+    for number, seed in track(work, "attackers: folds and seeds"):
+        rungs = _rungs(folds[number], outputs[number, seed], budget, seed, device)
+        for name in track(attributes, "attackers: attributes"):
+            found = _fold_readings(folds[number], outputs[number, seed], rungs, name, seed, budget)
+            for key, scores in found.items():
+                per_seed = readings[name].setdefault(key, [[] for _ in seeds])
+                per_seed[list(seeds).index(seed)].append(scores)
+    return tuple(_summary(folds, name, readings[name]) for name in attributes)
+
+
+def _rungs(
+    fold: Fold, output: Output, budget: Budget, seed: int, device: str
+) -> dict[str, Evidence]:
+    """The evidence of each rung; features are worked out once for all attributes."""
+    raw = thinned(fold.split.train, budget.windows, seed)
+    rungs = {
+        RAW: Evidence(raw, {RAW: fold.split.test, IGNORANT: output.test}, budget, seed, device),
+        LAZY: Evidence(output.lazy, {LAZY: output.test}, budget, seed, device),
+        SEMI: Evidence(output.train, {SEMI: output.test}, budget, seed, device),
+    }
+    code = fold.veil.condition(raw)
+    if code is not None:
+        test_code = fold.veil.condition(fold.split.test)
+        assert test_code is not None
+        rungs[FULL] = Evidence(
+            output.train, {FULL: output.test}, budget, seed, device, code, {FULL: test_code}
+        )
+    return rungs
+
+
+def _fold_readings(
+    fold: Fold,
+    output: Output,
+    rungs: Mapping[str, Evidence],
+    name: str,
+    seed: int,
+    budget: Budget,
+) -> dict[tuple[str, str], np.ndarray]:
+    """Log-probabilities on the fold's test windows by level and family."""
+    classes = len(output.test.classes[name])
+    codes = output.train.codes(name)
+    known = codes != UNKNOWN
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for level, evidence in rungs.items():
+        for family in budget.families:
+            if level == FULL and family == CNN:
+                continue  # the network reads windows only
+            for tested, scores in evidence.attack(family, codes, classes, known).items():
+                found[tested, family] = scores
+    control = _control_evidence(output, name, classes, seed, rungs[SEMI])
+    for family in budget.families:
+        found[CONTROL, family] = control.attack(family, codes, classes, known)[CONTROL]
+    return found
+
+
+def _control_evidence(
+    output: Output, name: str, classes: int, seed: int, like: Evidence
+) -> Evidence:
+    generator = np.random.default_rng(seed)
+    true = output.test.codes(name)
+    share = planted_share(_largest(true))
+    marked = [
+        plant(part, part.codes(name), classes, share, generator)
+        for part in (output.train, output.test)
+    ]
+    return Evidence(marked[0], {CONTROL: marked[1]}, like.budget, seed, like.device)
+
+
+def _largest(codes: np.ndarray) -> float:
+    known = codes[codes != UNKNOWN]
+    return float(np.bincount(known).max() / len(known))
+
+
+def _summary(
+    folds: Sequence[Fold], name: str, readings: Mapping[tuple[str, str], list[list[np.ndarray]]]
+) -> AttributeAudit:
+    """Estimates over people and seeds, sessions, and the verdict on one attribute."""
+    truth = _truth(folds, name)
+    pooled = [
+        Reading(level, family, np.stack([np.concatenate(parts) for parts in per_seed]))
+        for (level, family), per_seed in readings.items()
+    ]
+    attacks = {(r.level, r.family): _attack(truth, r) for r in pooled}
+    tried = [a for a in attacks.values() if a.level not in (RAW, CONTROL)]
+    controls = [a for a in attacks.values() if a.level == CONTROL]
+    control = max(controls, key=lambda attack: attack.advantage.value)
+    sessions = session_points(truth, [r for r in pooled if r.level not in (RAW, CONTROL)])
+    test = folds[0].split.test
+    known = truth.codes[truth.codes != UNKNOWN]
+    planted = min(PLANTED, 1 - _largest(known))
+    shown = [a for a in attacks.values() if a.level != CONTROL]
+    return AttributeAudit(
+        attribute=name,
+        role=folds[0].veil.policy_.role(name),
+        classes=tuple(test.classes[name]),
+        windows=len(known),
+        people=len(np.unique(truth.person)),
+        chance=1 / truth.classes,
+        majority=_largest(known),
+        attacks=tuple(shown),
+        worst=max(tried, key=lambda attack: attack.advantage.value),
+        control=control,
+        planted=planted,
+        sessions=sessions,
+        verdict=judge(shown, control, planted, sessions),
+    )
+
+
+def _truth(folds: Sequence[Fold], name: str) -> Truth:
+    tests = [fold.split.test for fold in folds]
+    classes = len(tests[0].classes[name])
+    train = np.concatenate([fold.split.train.codes(name) for fold in folds])
+    counts = np.bincount(train[train != UNKNOWN], minlength=classes) + 1.0
+    return Truth(
+        codes=np.concatenate([test.codes(name) for test in tests]),
+        person=np.concatenate([test.subject for test in tests]),
+        recording=np.concatenate([test.recording for test in tests]),
+        start=np.concatenate([test.start for test in tests]),
+        classes=classes,
+        prior=counts / counts.sum(),
+    )
+
+
+def _attack(truth: Truth, reading: Reading) -> Attack:
+    tables = np.stack(
+        [
+            confusion_by_person(truth.codes, scores.argmax(1), truth.person, truth.classes)
+            for scores in reading.scores
+        ]
+    )
+    right = bootstrap(tables, accuracy, np.random.default_rng(0))
+
+    def draws() -> np.random.Generator:
+        return np.random.default_rng(0)  # the same people for every figure
+
+    return Attack(
+        level=reading.level,
+        family=reading.family,
+        accuracy=right,
+        advantage=right.above(float(majority(tables.sum((0, 1))))),
+        balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),
+        auc=auc_over_people(reading.scores, truth.codes, truth.person, draws()),
+    )

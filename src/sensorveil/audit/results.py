@@ -1,0 +1,278 @@
+"""What an audit finds: typed, versioned, and the same in JSON as in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sensorveil.measures.estimate import Estimate
+
+FORMAT = 1
+
+RAW, IGNORANT, LAZY, SEMI, FULL, CONTROL = (
+    "raw",
+    "ignorant",
+    "lazy",
+    "semi-informed",
+    "fully informed",
+    "control",
+)
+LEVELS = {
+    RAW: "trained and tested on raw windows: what there is to hide, and whether attackers can read",
+    IGNORANT: "trained on raw windows, tested on obfuscated ones: the papers' fixed attacker",
+    LAZY: "trained on the output of the same method with another strength or seed",
+    SEMI: "trained on the output of this very obfuscator, with true labels",
+    FULL: "the same, and sees the method's own condition or code too",
+    CONTROL: "semi-informed, on output in which a leak of ten points was planted",
+}
+"""The rungs of the ladder, from the least to the most informed."""
+
+MOST_ADVANTAGE = 0.02
+"""The advantage over guessing that the criterion lets pass."""
+MOST_AUC = 0.55
+"""The area under the ROC curve that the criterion lets pass."""
+
+HIDDEN, NOT_HIDDEN, VOID = "hidden", "not hidden", "void"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One family of attacker on one rung of the ladder, reading single windows.
+
+    `advantage` is accuracy minus the majority class's share.
+    """
+
+    level: str
+    family: str
+    accuracy: Estimate
+    advantage: Estimate
+    balanced_accuracy: Estimate
+    auc: Estimate
+
+
+@dataclass(frozen=True)
+class SessionPoint:
+    """The worst attacker when it may add up k windows of one recording, or of one person.
+
+    `windows` is k, or None for all windows of the group.
+    """
+
+    group: str
+    windows: int | None
+    sessions: int
+    majority: float
+    level: str
+    family: str
+    accuracy: Estimate
+    advantage: Estimate
+    found: bool
+    """Whether the advantage is above zero beyond its interval, corrected for the points tried."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """hidden, not hidden or void, and why in one sentence."""
+
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class AttributeAudit:
+    """All that was found about one attribute."""
+
+    attribute: str
+    role: str
+    classes: tuple[str, ...]
+    windows: int
+    people: int
+    chance: float
+    majority: float
+    attacks: tuple[Attack, ...]
+    worst: Attack
+    control: Attack
+    planted: float
+    sessions: tuple[SessionPoint, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class KeptAttribute:
+    """What the application still reads: its unchanged model, a retrained one, and the way back.
+
+    `unchanged` is trained on raw and tested on obfuscated windows, `retrained` is trained and
+    tested on obfuscated ones, `back` is trained on obfuscated and tested on raw windows.
+    """
+
+    attribute: str
+    classes: tuple[str, ...]
+    majority: float
+    raw: Estimate
+    unchanged: Estimate
+    retrained: Estimate
+    back: Estimate
+    unchanged_f1: Estimate
+    retrained_f1: Estimate
+    f1_by_class: Mapping[str, float]
+    recall_by_class: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SignalUtility:
+    """What survives of the signal itself beyond labels; None where it means nothing."""
+
+    frequency_error: float | None = None
+    """Mean absolute difference of the dominant frequency, in Hz."""
+    frequency_correlation: float | None = None
+    """Correlation of the dominant frequency with the raw one within recordings."""
+    energy_error: float | None = None
+    """Mean absolute difference of the logarithm of the energy."""
+    energy_correlation: float | None = None
+    """Correlation of the energy with the raw one within recordings."""
+    spectrum_distance: float | None = None
+    """Distance between the mean power spectra, 0 (same) to 1 (nothing in common)."""
+    step_error: float | None = None
+    """Mean relative error of the step count on walking windows."""
+
+
+@dataclass(frozen=True)
+class Information:
+    """Mutual information with one attribute in bits, on raw and on obfuscated windows."""
+
+    attribute: str
+    estimator: str
+    raw: float
+    obfuscated: float
+    entropy: float
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """Can an obfuscated session be matched to another session of the same person?"""
+
+    gallery: str
+    people: int
+    sessions: int
+    rank1: Estimate
+    rank1_chance: float
+    equal_error_rate: Estimate
+    raw_rank1: Estimate
+    raw_equal_error_rate: Estimate
+
+
+@dataclass(frozen=True)
+class Reidentification:
+    """A model trained on leaked obfuscated windows with labels, as in a paper.
+
+    `after` is ObscureNet (a fifth of the windows leaks, several runs) or CLOAK (section V-J).
+    """
+
+    attribute: str
+    after: str
+    runs: int
+    mean: float
+    spread: float
+    majority: float
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """One point of the trade-off plot: the application's accuracy against the worst attacker's."""
+
+    name: str
+    kept: float
+    hidden: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A window before and after, for people to look at: (channels, samples) each."""
+
+    title: str
+    channels: tuple[str, ...]
+    rate: float
+    before: tuple[tuple[float, ...], ...]
+    after: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class SplitAudit:
+    """The audit of one split: people never seen, or the papers' own."""
+
+    split: str
+    folds: tuple[int, ...]
+    unseen_people: bool
+    train_windows: int
+    test_windows: int
+    test_people: int
+    attributes: tuple[AttributeAudit, ...]
+    left_out: Mapping[str, str]
+    kept: tuple[KeptAttribute, ...]
+    signal: SignalUtility
+    information: tuple[Information, ...] = ()
+    linkage: tuple[Linkage, ...] = ()
+    reidentification: tuple[Reidentification, ...] = ()
+    trade_off: tuple[TradeOff, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    def attribute(self, name: str) -> AttributeAudit:
+        """The audit of one attribute."""
+        return next(part for part in self.attributes if part.attribute == name)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A whole audit: one run's method and policy, on one or more splits, the first being main."""
+
+    method: str
+    summary: str
+    keep: tuple[str, ...]
+    hide: tuple[str, ...]
+    dataset: str
+    protocol: str
+    strength: Mapping[str, float]
+    seeds: tuple[int, ...]
+    quick: bool
+    parts: tuple[SplitAudit, ...]
+    gaps: Mapping[str, float]
+    """For each hidden attribute, the worst accuracy of the second split minus the first's."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def main(self) -> SplitAudit:
+        """The split that the verdict is about: unseen people where there are any."""
+        return self.parts[0]
+
+    def verdict(self) -> Verdict:
+        """The verdict about all hidden attributes together: the worst of theirs."""
+        found = [self._verdict(name) for name in self.hide]
+        for status in (NOT_HIDDEN, VOID, HIDDEN):
+            for verdict in found:
+                if verdict.status == status:
+                    return verdict
+        return Verdict(VOID, "nothing is to be hidden")
+
+    def worst_advantage(self) -> float:
+        """The largest advantage of any attacker on any hidden attribute, on any split.
+
+        NaN where a hidden attribute could be attacked on none: then nothing is known.
+        """
+        found = [
+            max((a.worst.advantage.value for a in self._audits(name)), default=float("nan"))
+            for name in self.hide
+        ]
+        return float("nan") if any(value != value for value in found) else max(found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def _audits(self, name: str) -> list[AttributeAudit]:
+        """One attribute on each split that could attack it, the main one first."""
+        return [a for part in self.parts for a in part.attributes if a.attribute == name]
+
+    def _verdict(self, name: str) -> Verdict:
+        audits = self._audits(name)
+        return audits[0].verdict if audits else Verdict(VOID, f"{name} could not be attacked")

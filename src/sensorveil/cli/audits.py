@@ -1,0 +1,157 @@
+"""sensorveil audit: attackers on a run's output, and a page that a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sensorveil.cli import options as given
+from sensorveil.cli.runs import Strength, split_of
+from sensorveil.cli.screen import Screen
+from sensorveil.errors import Refusal
+from sensorveil.files import check_place
+
+if TYPE_CHECKING:
+    from sensorveil.audit.results import Audit, SplitAudit
+    from sensorveil.data.splits import Split
+    from sensorveil.methods.base import Obfuscator
+
+Part = tuple[list["Obfuscator"], list["Split"]]
+
+
+def audit(
+    run: Annotated[list[Path], typer.Argument(help="A run folder; several are folds to pool.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The folder to write audit.json and the page.")
+    ],
+    data: given.Data = "",
+    source: given.Source = None,
+    option: given.Options = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small attackers, for two cores.")] = False,
+    beside: Annotated[
+        str,
+        typer.Option(help="A second split, trained anew and shown beside; 'none' for no second."),
+    ] = "",
+    strength: Strength = None,
+    seeds: Annotated[int, typer.Option(help="Seeds; 0 means one if quick, else three.")] = 0,
+    max_advantage: Annotated[
+        float | None,
+        typer.Option(help="Exit with 1 if an attacker is better than guessing by more (0.05)."),
+    ] = None,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Asks attackers, from ignorant to fully informed, what a run's output still tells."""
+    import sensorveil
+    from sensorveil.audit.audit import AuditSettings
+    from sensorveil.audit.audit import audit as ask
+    from sensorveil.conditions import conditions
+    from sensorveil.files import write_json, written_folder
+    from sensorveil.report.page import write_page
+
+    screen = Screen(quiet, as_json)
+    check_place(out)
+    if out.exists() and not (out / "audit.json").exists():
+        raise Refusal(f"{out} exists already and is no audit; choose another --out")
+    if seeds < 0:
+        raise Refusal(f"--seeds is {seeds}; give 1 or more")
+    device = given.check_device(device)
+    veils = [sensorveil.load_run(place, device) for place in run]
+    splits = [
+        split_of(veil, place, data, source, option, None, None)
+        for veil, place in zip(veils, run, strict=True)
+    ]
+    settings = AuditSettings.for_two_cores() if quick else AuditSettings()
+    if seeds:
+        settings = replace(settings, seeds=tuple(range(seeds)))
+    parts: list[Part] = [(veils, splits)]
+    with screen.bars():
+        second = _beside(veils[0], beside, quick, splits[0])
+        if second:
+            parts.append(_retrained(veils[0], second, data, source, option, screen))
+        found = ask(parts, settings, given.numbers(strength, "strength"), device)
+    found = replace(found, conditions=conditions(device))
+    with written_folder(out, replace=True) as folder:
+        write_json(folder / "audit.json", found.as_dict())
+        write_page(found, folder / "audit.html")
+    print_audit(screen, found)
+    screen.say(f"The page: {out / 'audit.html'}")
+    screen.result(found.as_dict())
+    if max_advantage is not None and not found.worst_advantage() <= max_advantage:
+        raise typer.Exit(1)
+
+
+def print_audit(screen: Screen, found: Audit) -> None:
+    """The verdict and one table a split."""
+    verdict = found.verdict()
+    screen.say(f"{', '.join(found.hide)}: {verdict.status}; {verdict.reason}.")
+    for part in found.parts:
+        screen.table(_title(part), _COLUMNS, _rows(part))
+    for name, gap in found.gaps.items():
+        screen.say(
+            f"{name}: the worst attacker reads {100 * gap:+.1f} points more on split"
+            f" {found.parts[1].split} than on {found.parts[0].split}."
+        )
+
+
+_COLUMNS = ("attribute", "guess", "raw", "worst attacker", "AUC", "verdict")
+
+
+def _title(part: SplitAudit) -> str:
+    kept = ", ".join(
+        f"{k.attribute} {k.unchanged.value:.1%} (raw {k.raw.value:.1%})" for k in part.kept
+    )
+    who = "people never seen" if part.unseen_people else "the same people"
+    return f"split {part.split}, {who}; kept: {kept}"
+
+
+def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for found in part.attributes:
+        raw = max(a.accuracy.value for a in found.attacks if a.level == "raw")
+        worst = found.worst
+        rows.append(
+            (
+                f"{found.attribute} ({found.role})",
+                f"{100 * found.majority:.1f}",
+                f"{100 * raw:.1f}",
+                f"{100 * worst.accuracy.value:.1f}"
+                f" [{100 * worst.accuracy.low:.0f}-{100 * worst.accuracy.high:.0f}] {worst.level}",
+                f"{worst.auc.value:.2f}",
+                found.verdict.status,
+            )
+        )
+    return rows
+
+
+def _beside(veil: Obfuscator, asked: str, quick: bool, split: Split) -> str:
+    """The second split: people never seen by default, unless it is quick or they are the first."""
+    own = split.test.origin.split if split.test.origin else ""
+    if asked:
+        return "" if asked in ("none", own) else asked
+    return "" if quick or own == "subject" else "subject"
+
+
+def _retrained(
+    veil: Obfuscator,
+    split: str,
+    data: str,
+    source: Path | None,
+    option: list[str] | None,
+    screen: Screen,
+) -> Part:
+    """The same method and settings, trained on every fold of another split."""
+    import sensorveil
+
+    name = data or (veil.origin_.dataset if veil.origin_ else "")
+    veils, splits = [], []
+    for fold in range(sensorveil.data.folds(name, split, source)):
+        parts = sensorveil.load(name, split, fold, source, **given.data_options(option, name))
+        again = type(veil)(veil.preset, veil.seed, veil.device, **veil.about())
+        veils.append(again.fit(parts.train, veil.policy_.keep, veil.policy_.hide))
+        splits.append(parts)
+    return veils, splits

@@ -1,0 +1,54 @@
+"""Area under the ROC curve, with an interval over people."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensorveil.data.windows import UNKNOWN
+from sensorveil.measures.estimate import Estimate
+
+DRAWS = 200
+
+
+def auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Chance that a positive scores above a negative, ties counting half; weights (draws, n).
+
+    >>> truth = np.array([False, True, False, True])
+    >>> float(auc(np.array([0.1, 0.4, 0.35, 0.8]), truth, np.ones((1, 4)))[0])
+    1.0
+    """
+    order = np.argsort(scores, kind="stable")
+    _, group = np.unique(scores[order], return_inverse=True)
+    edges = np.flatnonzero(np.diff(group, prepend=-1))
+    weights = weights[:, order]
+    pos = np.add.reduceat(weights * positive[order], edges, axis=1)
+    neg = np.add.reduceat(weights * ~positive[order], edges, axis=1)
+    below = np.cumsum(neg, axis=1) - neg / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (pos * below).sum(1) / (pos.sum(1) * neg.sum(1))
+
+
+def auc_over_people(
+    scores: np.ndarray, true: np.ndarray, person: np.ndarray, generator: np.random.Generator
+) -> Estimate:
+    """Mean over classes of one against the rest; scores (seeds, n, classes).
+
+    Two classes give one curve, so their mean is the usual area.
+    """
+    known = true != UNKNOWN
+    people, index = np.unique(person[known], return_inverse=True)
+    draws = generator.multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
+    weights = np.concatenate([np.ones((1, len(people))), draws])[:, index]
+    classes = np.unique(true[known])
+    each = np.array(
+        [
+            np.nanmean(
+                [auc(table[known][:, c], true[known] == c, weights) for c in classes], axis=0
+            )
+            for table in scores
+        ]
+    )
+    mean = each.mean(0)
+    low, high = np.nanquantile(mean[1:], [0.025, 0.975])
+    spread = float(np.std(each[:, 0], ddof=1)) if len(each) > 1 else None
+    return Estimate(float(mean[0]), float(low), float(high), len(people), len(scores), spread)

@@ -1,0 +1,150 @@
+"""What a signal says beyond its labels: rhythm, energy, spectrum, steps.
+
+Pure functions on real arrays (n, channels, length), in which channels are in comparable units:
+standardise them first, and take the magnitude of complex ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+STEPS = (0.5, 3.0)
+"""The band, in Hz, in which people set their feet down."""
+FEWEST = 8
+"""Windows that a recording must have before a correlation within it is looked at."""
+
+
+def power_spectrum(signal: np.ndarray) -> np.ndarray:
+    """Power of each channel at each frequency above zero, with a Hann taper: (n, channels, bins).
+
+    Bin i is the frequency (i + 1) * rate / length.
+
+    >>> power_spectrum(np.zeros((5, 2, 128))).shape
+    (5, 2, 64)
+    """
+    length = signal.shape[-1]
+    taper = np.sin(np.pi * np.arange(length) / length) ** 2
+    # In double precision a constant has no power at all; in single it has a little.
+    centred = signal - signal.mean(-1, keepdims=True, dtype=np.float64)
+    return np.abs(np.fft.rfft(centred * taper, axis=-1)[..., 1:]) ** 2
+
+
+def dominant_frequency(power: np.ndarray, rate: float, length: int) -> np.ndarray:
+    """The strongest frequency of all channels together, in Hz, one per window.
+
+    A parabola through the logarithm of the peak and its two neighbours finds what lies between
+    the bins. A window without any power has the frequency 0.
+
+    >>> time = np.arange(128) / 50
+    >>> power = power_spectrum(np.sin(2 * np.pi * 2.75 * time)[None, None])
+    >>> round(float(dominant_frequency(power, 50.0, 128)[0]), 2)
+    2.75
+    """
+    total = power.sum(1)
+    peak = total.argmax(1)
+    row = np.arange(len(total))
+    inner = (peak > 0) & (peak < total.shape[1] - 1)
+    near = np.where(inner, peak, 1)[:, None] + np.array([-1, 0, 1])
+    near = np.minimum(near, total.shape[1] - 1)
+    left, middle, right = np.log(np.maximum(total[row[:, None], near], 1e-30)).T
+    bend = left - 2 * middle + right
+    shift = np.where(inner & (bend < 0), (left - right) / (2 * np.where(bend < 0, bend, -1)), 0.0)
+    frequency = (peak + 1 + np.clip(shift, -0.5, 0.5)) * rate / length
+    return np.where(total.max(1) > 0, frequency, 0.0)
+
+
+def energy(signal: np.ndarray) -> np.ndarray:
+    """Variance over time, summed over channels: one value per window.
+
+    >>> energy(np.array([[[1.0, -1.0], [2.0, -2.0]]])).tolist()
+    [5.0]
+    """
+    return signal.var(-1, dtype=np.float64).sum(1)
+
+
+def spectrum_distance(first: np.ndarray, second: np.ndarray) -> float:
+    """Total variation between two mean spectra (channels, bins): 0 is same, 1 nothing in common.
+
+    Each is divided by its sum, so that loudness does not count: half the sum of the absolute
+    differences is the share of the power that lies elsewhere. Of two spectra without any power
+    the distance is 0; of one with and one without it is 1.
+
+    >>> spectrum_distance(np.array([[1.0, 1.0, 0.0]]), np.array([[0.0, 4.0, 4.0]]))
+    0.5
+    """
+    silent = [not spectrum.sum() > 0 for spectrum in (first, second)]
+    if any(silent):
+        return 0.0 if all(silent) else 1.0
+    return float(np.abs(first / first.sum() - second / second.sum()).sum() / 2)
+
+
+def acceleration_channels(names: tuple[str, ...]) -> list[int]:
+    """Which channels are accelerations, by their names.
+
+    >>> acceleration_channels(("acc_x", "acc_y", "gyro_x")), acceleration_channels(("ax", "wx"))
+    ([0, 1], [0])
+    """
+    lower = [name.lower() for name in names]
+    return [i for i, name in enumerate(lower) if "acc" in name or name in ("ax", "ay", "az")]
+
+
+def step_counts(acceleration: np.ndarray, rate: float) -> np.ndarray:
+    """Steps in each signal (n, channels, length) of accelerations in the units recorded.
+
+    The magnitude over channels is filtered to 0.5 to 3 Hz, and no higher than 1.5 times its
+    strongest frequency, lest a harmonic counts. Peaks that rise above half of the standard
+    deviation are steps. One at the very end is missed, a third of a step for each signal on
+    average, before and after alike. It serves for windows and for whole recordings.
+
+    >>> time = np.arange(500) / 50
+    >>> int(step_counts(1 + 0.3 * np.sin(2 * np.pi * 1.9 * time)[None, None], 50.0)[0])
+    19
+    """
+    size = np.sqrt((acceleration.astype(np.float64) ** 2).sum(1))
+    if acceleration.shape[1] == 1:
+        size = acceleration[:, 0].astype(np.float64)
+    smooth = _band(size - size.mean(-1, keepdims=True), rate)
+    floor = 0.5 * smooth.std(-1, keepdims=True)
+    before, here, after = smooth[:, :-2], smooth[:, 1:-1], smooth[:, 2:]
+    return ((here > before) & (here >= after) & (here > floor)).sum(1)
+
+
+def within_correlation(
+    raw: np.ndarray, other: np.ndarray, recording: np.ndarray, fewest: int = FEWEST
+) -> float | None:
+    """Mean over recordings of the correlation between two values of their windows.
+
+    Does one rise where the other rises, in the course of one recording? People who differ from
+    each other do not count. Recordings of fewer than `fewest` windows, and those in which the raw
+    value never changes, say nothing; where only the other never changes, nothing is kept: 0.
+    None if no recording says anything.
+
+    >>> raw, recording = np.arange(20.0), np.arange(20) // 10
+    >>> within_correlation(raw, raw + 100 * recording, recording)
+    1.0
+    """
+    found = []
+    for which in np.unique(recording):
+        mine = recording == which
+        if mine.sum() < fewest:
+            continue
+        a, b = (values[mine].astype(np.float64) for values in (raw, other))
+        a, b = a - a.mean(), b - b.mean()
+        across, along = np.sqrt((a**2).sum()), np.sqrt((b**2).sum())
+        if across <= 1e-9 * np.abs(raw[mine]).sum():
+            continue
+        same = along <= 1e-9 * np.abs(other[mine]).sum()
+        found.append(0.0 if same else float((a * b).sum() / (across * along)))
+    return round(float(np.mean(found)), 12) if found else None
+
+
+def _band(signal: np.ndarray, rate: float) -> np.ndarray:
+    """What of (n, length) lies in the band of steps; mirrored at the ends, so that none is torn."""
+    length = signal.shape[-1]
+    whole = np.concatenate([signal[:, ::-1], signal, signal[:, ::-1]], axis=1)
+    content = np.fft.rfft(whole, axis=-1)
+    frequency = np.fft.rfftfreq(3 * length, 1 / rate)
+    content[:, (frequency < STEPS[0]) | (frequency > STEPS[1])] = 0
+    strongest = frequency[np.abs(content).argmax(1)]
+    content[frequency > 1.5 * strongest[:, None]] = 0
+    return np.fft.irfft(content, 3 * length, axis=-1)[:, length : 2 * length]

@@ -1,0 +1,89 @@
+"""Numbers as people read them: one decimal, intervals in brackets, a dash for what is unknown."""
+
+from __future__ import annotations
+
+import math
+
+from sensorveil.measures.estimate import Estimate
+
+UNKNOWN = "–"
+
+
+def percent(share: float) -> str:
+    """A share in percent with one decimal.
+
+    >>> percent(0.58912), percent(float("nan"))
+    ('58.9%', '–')
+    """
+    return f"{100 * share + 0.0:.1f}%" if math.isfinite(share) else UNKNOWN
+
+
+def points(difference: float) -> str:
+    """A difference of two shares in points.
+
+    >>> points(0.013), points(-0.0001)
+    ('+1.3', '0.0')
+    """
+    if not math.isfinite(difference):
+        return UNKNOWN
+    text = f"{100 * difference:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+def decimals(value: float | None, digits: int = 2) -> str:
+    """A plain number, or a dash where there is none.
+
+    >>> decimals(0.6849), decimals(None)
+    ('0.68', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A share with its interval in brackets.
+
+    >>> with_interval(Estimate(0.971, 0.955, 0.983, people=24))
+    '97.1% (95.5 to 98.3)'
+    """
+    if not math.isfinite(estimate.value):
+        return UNKNOWN
+    return f"{percent(estimate.value)} ({_bare(estimate.low)} to {_bare(estimate.high)})"
+
+
+def points_with_interval(estimate: Estimate) -> str:
+    """A difference in points with its interval in brackets.
+
+    >>> points_with_interval(Estimate(-0.001, -0.02, 0.018, people=24))
+    '−0.1 (−2.0 to +1.8)'
+    """
+    if not math.isfinite(estimate.value):
+        return UNKNOWN
+    return f"{points(estimate.value)} ({points(estimate.low)} to {points(estimate.high)})"
+
+
+def auc(estimate: Estimate) -> str:
+    """An AUC with its interval: three decimals are as many digits as a percentage has.
+
+    >>> auc(Estimate(0.507, 0.48, 0.534, people=24))
+    '0.507 (0.480 to 0.534)'
+    """
+    if not math.isfinite(estimate.value):
+        return UNKNOWN
+    ends = f"{decimals(estimate.low, 3)} to {decimals(estimate.high, 3)}"
+    return f"{decimals(estimate.value, 3)} ({ends})"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "window"), counted(13381, "window"), counted(2, "person")
+    ('1 window', '13,381 windows', '2 people')
+    """
+    plural = {"person": "people"}.get(what, f"{what}s")
+    return f"{number:,} {what if number == 1 else plural}"
+
+
+def _bare(share: float) -> str:
+    return percent(share).rstrip("%")

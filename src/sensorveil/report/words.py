@@ -1,0 +1,289 @@
+"""The sentences of the page, in plain English, and numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sensorveil.audit.results import (
+    FULL,
+    HIDDEN,
+    IGNORANT,
+    LAZY,
+    MOST_ADVANTAGE,
+    MOST_AUC,
+    NOT_HIDDEN,
+    SEMI,
+    VOID,
+    Attack,
+    AttributeAudit,
+    Audit,
+    KeptAttribute,
+    Linkage,
+    SessionPoint,
+)
+from sensorveil.report.findings import Finding, real_attacks, sharpest
+from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
+
+FEW_PEOPLE = 15
+"""With fewer people than this, bootstrap intervals are too narrow (see Estimate)."""
+
+STATUS_WORDS = {HIDDEN: "hidden", NOT_HIDDEN: "not hidden", VOID: "void: we do not know"}
+
+_TRAINED = {
+    IGNORANT: "trained on raw data",
+    LAZY: "trained on output of another strength or seed",
+    SEMI: "retrained on this very output",
+    FULL: "retrained on this very output and shown the method's own condition",
+}
+_WHO = {
+    IGNORANT: "who has only raw data to learn from",
+    LAZY: "who has the same method with another strength or seed",
+    SEMI: "who has this very obfuscator and labelled output of it",
+    FULL: "who also sees the method's own condition or code",
+}
+
+CRITERION = (
+    "An attribute counts as hidden when three things hold together.",
+    "The worst attacker is right in at most 2 points more windows than somebody who always guesses"
+    " the most common class.",
+    "No attacker has an AUC above 0.55, where 0.5 is blind and 1 is perfect.",
+    "The same attackers do find a leak of 10 points that was planted in the same output: at least"
+    " half of it.",
+    "Where the planted leak is not found, or where the attackers cannot read the attribute from raw"
+    " data either, they prove nothing and the result is void, which is not good news.",
+    "A wide interval never turns into a pass: the rule looks at the measured value, and the"
+    " interval stands beside the verdict.",
+    "A leak that shows only when many windows of a recording or a person are added up means not"
+    " hidden.",
+)
+"""The rule: an opening, its three conditions, and three remarks."""
+
+
+def spoken(attribute: str) -> str:
+    """An attribute's name inside a sentence.
+
+    >>> spoken("watch_arm"), spoken("subject")
+    ('watch arm', 'who the person is (subject)')
+    """
+    if attribute == "subject":
+        return "who the person is (subject)"
+    return attribute.replace("_", " ")
+
+
+def capital(sentence: str) -> str:
+    """The sentence with a capital first letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def headline(found: Sequence[Finding]) -> str:
+    """The verdict about all hidden attributes in one sentence."""
+    if not found:
+        return "Nothing was to be hidden, so there is nothing to judge."
+    if len(found) == 1:
+        return attribute_sentence(found[0])
+    clauses = {
+        HIDDEN: "{} {} hidden",
+        NOT_HIDDEN: "{} {} not hidden",
+        VOID: "whether {} {} hidden is not known",
+    }
+    spoken_by_status = [
+        (status, [spoken(f.attribute) for f in found if f.status == status])
+        for status in (NOT_HIDDEN, VOID, HIDDEN)
+    ]
+    parts = [
+        clauses[status].format(listed(names), "is" if len(names) == 1 else "are")
+        for status, names in spoken_by_status
+        if names
+    ]
+    return capital("; ".join(parts)) + "."
+
+
+def attribute_sentence(finding: Finding) -> str:
+    """What was found about one hidden attribute, in one sentence.
+
+    >>> from sensorveil.audit.results import SplitAudit, SignalUtility
+    >>> part = SplitAudit("subject", (0,), True, 9, 9, 2, (), {}, (), SignalUtility())
+    >>> attribute_sentence(Finding("age", part, None, True, "one class only"))
+    'Whether age is hidden is not known: one class only.'
+    """
+    name = spoken(finding.attribute)
+    if finding.found is None:
+        return f"Whether {name} is hidden is not known: {_bared(finding.why_not)}."
+    if finding.status == VOID:
+        return f"Whether {name} is hidden is not known: {_bared(finding.found.verdict.reason)}."
+    if finding.status == HIDDEN:
+        return f"{capital(name)} is hidden: {_by_window(finding.found)}."
+    return f"{capital(name)} is not hidden: {_leak(finding.found)}."
+
+
+def _leak(found: AttributeAudit) -> str:
+    """The plainest of the reasons for which an attribute is not hidden."""
+    if found.worst.advantage.value > MOST_ADVANTAGE:
+        return _by_window(found)
+    session = worst_session(found.sessions)
+    if session is not None:
+        return by_session(session)
+    highest = sharpest(found).auc.value
+    if highest > MOST_AUC:
+        return (
+            f"{_by_window(found)}, but the classes are told apart better than by chance"
+            f" (AUC {decimals(highest, 3)}, allowed is {MOST_AUC})"
+        )
+    return _bared(found.verdict.reason)
+
+
+def _by_window(found: AttributeAudit) -> str:
+    trained = _TRAINED.get(found.worst.level, found.worst.level)
+    common = "more" if len(found.classes) == 2 else "most"
+    return (
+        f"the strongest attacker, {trained}, is right in {percent(found.worst.accuracy.value)} of"
+        f" windows; guessing the {common} common class is right in {percent(found.majority)}"
+    )
+
+
+def by_session(point: SessionPoint) -> str:
+    """What an attacker gets who adds up windows."""
+    group = {"person": "people"}.get(point.group, f"{point.group}s")
+    many = "all windows" if point.windows is None else counted(point.windows, "window")
+    return (
+        f"an attacker who adds up {many} of one {point.group} is right about"
+        f" {percent(point.accuracy.value)} of {group}; guessing is right about"
+        f" {percent(point.majority)}"
+    )
+
+
+def worst_session(sessions: Sequence[SessionPoint]) -> SessionPoint | None:
+    """The largest leak that the session curve found, if it found any."""
+    return max(
+        (point for point in sessions if point.found),
+        key=lambda point: point.advantage.value,
+        default=None,
+    )
+
+
+def from_whom(found: AttributeAudit) -> list[tuple[str, str]]:
+    """For each level of attacker that tried single windows: a status, and who that is.
+
+    Where the verdict is void, nothing is claimed about anybody.
+    """
+    attacks = real_attacks(found)
+    return [
+        (_read_by(found, [a for a in attacks if a.level == level]), f"somebody {who}")
+        for level, who in _WHO.items()
+        if any(attack.level == level for attack in attacks)
+    ]
+
+
+def _read_by(found: AttributeAudit, attacks: Sequence[Attack]) -> str:
+    if found.verdict.status != NOT_HIDDEN:
+        return found.verdict.status
+    better = any(
+        attack.advantage.value > MOST_ADVANTAGE or attack.auc.value > MOST_AUC for attack in attacks
+    )
+    return NOT_HIDDEN if better else HIDDEN
+
+
+def interval_note(found: AttributeAudit) -> str:
+    """The interval of the worst attacker, and what it means for the verdict."""
+    worst = found.worst.advantage
+    text = (
+        f"The strongest attacker's advantage over guessing is {points(worst.value)} points;"
+        f" the 95% interval over {counted(worst.people, 'person')} is"
+        f" {points(worst.low)} to {points(worst.high)}."
+    )
+    if found.verdict.status == HIDDEN and worst.high > MOST_ADVANTAGE:
+        text += " The interval reaches past the 2 points allowed: more people could change this."
+    if worst.people < FEW_PEOPLE:
+        text += " With so few people the true interval is wider."
+    return text
+
+
+def control_note(found: AttributeAudit) -> str:
+    """Whether the attackers can see at all: the positive control."""
+    planted, seen = points(found.planted).lstrip("+"), points(found.control.advantage.value)
+    return (
+        f"Control: in the same output with a planted leak of {planted} points, the same attackers"
+        f" were {seen} points better than guessing."
+    )
+
+
+def kept_sentence(kept: KeptAttribute) -> str:
+    """What an unchanged application still reads."""
+    return (
+        f"An unchanged application still reads {spoken(kept.attribute)} right in"
+        f" {percent(kept.unchanged.value)} of windows; on raw data it was"
+        f" {percent(kept.raw.value)}."
+    )
+
+
+def linkage_sentence(link: Linkage) -> str:
+    """How often a session is matched to the right person."""
+    return (
+        f"An obfuscated session is matched to the right one of {counted(link.people, 'person')}"
+        f" ({_bared(link.gallery)} sessions to compare with) in {percent(link.rank1.value)} of"
+        f" cases; guessing gives {percent(link.rank1_chance)}, raw data"
+        f" {percent(link.raw_rank1.value)}."
+    )
+
+
+def gap_sentence(attribute: str, gap: float) -> str:
+    """The gap between the papers' split and unseen people."""
+    if not math.isfinite(gap):
+        return f"The gap for {spoken(attribute)} could not be measured."
+    size = points(abs(gap)).lstrip("+")
+    if size == "0.0":
+        return f"For {spoken(attribute)} the two splits agree."
+    way = "higher" if gap > 0 else "lower"
+    return f"For {spoken(attribute)} the worst attacker is {size} points {way} on the second split."
+
+
+def other_splits(audit: Audit, finding: Finding) -> list[str]:
+    """A sentence for each other split on which the verdict about an attribute is another."""
+    return [
+        f"On the split {part.split}, with {people_of(part.unseen_people)}, the verdict is"
+        f" {STATUS_WORDS[found.verdict.status]}."
+        for part in audit.parts
+        for found in part.attributes
+        if found.attribute == finding.attribute and found.verdict.status != finding.status
+    ]
+
+
+def worst_note(found: AttributeAudit) -> str:
+    """The worst attacker in figures."""
+    worst = found.worst
+    return (
+        f"The worst attacker is {worst.family}, {worst.level}: right in"
+        f" {with_interval(worst.accuracy)} of windows, balanced accuracy"
+        f" {with_interval(worst.balanced_accuracy)}, AUC {auc(worst.auc)}."
+    )
+
+
+def people_of(unseen: bool) -> str:
+    """Who the people of a split are."""
+    return "people never seen in training" if unseen else "the same people in training and test"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a list in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def strengths(strength: Mapping[str, float]) -> str:
+    """A method's knobs as they are typed.
+
+    >>> strengths({"keep": 4.0, "gender": 0.3})
+    'keep=4, gender=0.3'
+    """
+    return ", ".join(f"{name}={value:g}" for name, value in strength.items()) or "the method's own"
+
+
+def _bared(reason: str) -> str:
+    """A reason that goes on a sentence: without its own full stop."""
+    return reason.strip().rstrip(".") or "no reason was given"

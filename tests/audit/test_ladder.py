@@ -1,0 +1,148 @@
+"""The audit against known truth: each test fails when that part of the audit is taken out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
+from sensorveil.audit.ladder import Fold, climb, obfuscated, second, thinned
+from sensorveil.audit.results import (
+    FULL,
+    HIDDEN,
+    IGNORANT,
+    LAZY,
+    NOT_HIDDEN,
+    RAW,
+    SEMI,
+    VOID,
+    AttributeAudit,
+)
+from sensorveil.data.catalog import load
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.measures.inference import InferenceSettings
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.resample import Resample
+
+FAST = Budget(windows=3000, kernels=100, rounds=25, families=(CONVOLUTIONS, TREES))
+
+
+def climbed(veil: Obfuscator, split: Split, budget: Budget = FAST) -> AttributeAudit:
+    fold = Fold(veil, split, second(veil, split))
+    output = {(0, 0): obfuscated(fold, None, 0, budget)}
+    (found,) = climb([fold], output, ["gender"], [0], budget, "cpu")
+    return found
+
+
+def best(found: AttributeAudit, level: str) -> float:
+    return max(a.accuracy.value for a in found.attacks if a.level == level)
+
+
+@pytest.fixture(scope="module")
+def people() -> Split:
+    """120 people whose gender shows clearly; 30 of them are never seen in training."""
+    return load(
+        "simulated", "subject", people=120, gender=6.0, identity=0.3, recordings=1, windows=60
+    )
+
+
+class Relabelled(Obfuscator):
+    """Emits a window of the other gender: a bijection of what is to be hidden."""
+
+    name = "relabelled"
+    summary = "test only"
+    capabilities = Capabilities(needs_wearer=True)
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        self.pool_ = windows
+
+    def _obfuscate(self, windows, strength, generator):
+        drawn = np.empty(len(windows), int)
+        for gender in (0, 1):
+            donors = np.flatnonzero(self.pool_.labels["gender"] == 1 - gender)
+            chosen = windows.labels["gender"] == gender
+            drawn[chosen] = generator.choice(donors, int(chosen.sum()))
+        return self.pool_.batch(drawn)
+
+
+def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
+    found = climbed(Relabelled().fit(people.train, "activity", "gender"), people)
+    assert best(found, RAW) > 0.95
+    assert best(found, IGNORANT) <= 0.05
+    assert best(found, SEMI) >= 0.95
+    assert best(found, LAZY) >= 0.95
+    assert found.verdict.status == NOT_HIDDEN
+    assert found.worst.level in (LAZY, SEMI)
+
+
+def test_resampling_by_label_is_hidden(people):
+    veil = Resample(epochs=6).fit(thinned(people.train, 3000, 0), "activity", "gender")
+    found = climbed(veil, people)
+    assert best(found, RAW) > 0.95
+    assert found.worst.advantage.value <= 0.02
+    assert found.control.advantage.value >= 0.05
+    assert found.verdict.status == HIDDEN, found.verdict
+    assert {a.level for a in found.attacks} == {RAW, IGNORANT, LAZY, SEMI, FULL}
+
+
+def test_raw_data_is_not_hidden(people):
+    found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people)
+    assert found.verdict.status == NOT_HIDDEN
+    assert FULL not in {a.level for a in found.attacks}  # it has no condition to be informed of
+
+
+def test_attackers_that_learnt_too_little_are_void(people):
+    weak = Budget(windows=12, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
+    veil = Resample(epochs=6).fit(thinned(people.train, 3000, 0), "activity", "gender")
+    found = climbed(veil, people, weak)
+    assert found.control.advantage.value < 0.05
+    assert found.verdict.status in (VOID, NOT_HIDDEN)
+    calm = [a for a in found.attacks if a.level != RAW]
+    if max(a.advantage.value for a in calm) <= 0.02 and max(a.auc.value for a in calm) <= 0.55:
+        assert found.verdict.status == VOID
+
+
+def faint(people: int = 200, windows: int = 120, shift: float = 0.12) -> Split:
+    """Noise whose level differs between genders by an eighth of its spread over windows."""
+    generator = np.random.default_rng(3)
+    person = np.repeat(np.arange(people), windows)
+    gender = person % 2
+    level = shift * (gender - 0.5) + generator.normal(size=len(person))
+    signal = level[:, None, None] + 0.1 * generator.normal(size=(len(person), 1, 32))
+    labels = {"activity": np.arange(len(person)) % 2, "gender": gender, "subject": person}
+    made = Windows.from_signal(signal, labels)
+    made = Windows(
+        **{
+            **vars(made),
+            "recording": person,
+            "start": np.arange(len(person)) % windows,
+            "recordings": tuple(str(number) for number in range(people)),
+        }
+    )
+    test = person >= people // 2
+    train = made.select(~test)
+    held = train.subject % 5 == 0
+    return Split(train, made.select(test), train.select(~held), train.select(held))
+
+
+def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
+    split = faint()
+    budget = Budget(windows=12_000, kernels=10, rounds=10, families=(CONVOLUTIONS,))
+    found = climbed(NoObfuscation().fit(split.train, "activity", "gender"), split, budget)
+    single = [p for p in found.sessions if p.windows == 1 and p.group == "recording"]
+    many = [p for p in found.sessions if p.windows in (60, None)]
+    assert not any(point.found for point in single)
+    assert any(point.found for point in many), found.sessions
+    assert found.worst.advantage.value <= 0.02
+    assert max(a.auc.value for a in found.attacks if a.level != RAW) <= 0.55
+    assert found.verdict.status == NOT_HIDDEN
+    assert "adding up" in found.verdict.reason
+
+
+def test_the_network_takes_part(people):
+    tiny = InferenceSettings(width=8, epochs=2, batch=64, rate=5e-3)
+    budget = Budget(windows=400, network=tiny, kernels=20, rounds=5)
+    found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
+    assert {a.family for a in found.attacks} == set(budget.families)

@@ -1,0 +1,41 @@
+"""Audits come back from JSON as they were, and those of one method are joined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import sample
+
+from sensorveil.audit.stored import gaps, joined, read_audit
+from sensorveil.errors import Refusal
+from sensorveil.files import write_json
+
+
+def test_round_trip(tmp_path):
+    audit = sample.audit()
+    write_json(tmp_path / "audit.json", audit.as_dict())
+    assert read_audit(tmp_path).as_dict() == audit.as_dict()
+    assert read_audit(tmp_path / "audit.json").main.attributes == audit.main.attributes
+
+
+@pytest.mark.parametrize("spoil", ["format", "parts", "method"])
+def test_damaged(tmp_path, spoil):
+    content = sample.audit().as_dict()
+    del content[spoil]
+    write_json(tmp_path / "audit.json", content)
+    with pytest.raises(Refusal, match=r"audit\.json"):
+        read_audit(tmp_path)
+
+
+def test_splits_of_one_method_are_joined_with_unseen_people_first():
+    audit = sample.audit()
+    unseen = replace(audit.main, split="subject", unseen_people=True)
+    seen = replace(audit.main, split="paper", unseen_people=False)
+    one = replace(audit, parts=(seen,), gaps={})
+    other = replace(audit, parts=(unseen,), gaps={})
+    (found,) = joined([one, other])
+    assert [part.split for part in found.parts] == ["subject", "paper"]
+    assert found.gaps == gaps(found.parts, audit.hide)
+    assert len(joined([one, replace(other, method="another")])) == 2
+    assert len(joined([one, one])) == 2  # the same split twice is no pair

@@ -1,0 +1,132 @@
+"""Rhythm, energy, spectrum and steps of signals that were made with known ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensorveil.measures.signals import (
+    acceleration_channels,
+    dominant_frequency,
+    energy,
+    power_spectrum,
+    spectrum_distance,
+    step_counts,
+    within_correlation,
+)
+
+RATE, LENGTH = 50.0, 128
+TIME = np.arange(LENGTH) / RATE
+
+
+def waves(frequency: np.ndarray, seed: int = 0, noise: float = 0.0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    phase = generator.uniform(0, 2 * np.pi, len(frequency))
+    wave = np.sin(2 * np.pi * frequency[:, None] * TIME + phase[:, None])
+    return wave[:, None] + noise * generator.normal(size=(len(frequency), 1, LENGTH))
+
+
+def test_the_frequency_of_sines_between_the_bins() -> None:
+    frequency = np.linspace(1.2, 20, 60)
+    found = dominant_frequency(power_spectrum(waves(frequency)), RATE, LENGTH)
+    np.testing.assert_allclose(found, frequency, atol=0.03)  # bins lie 0.39 Hz apart
+    noisy = dominant_frequency(power_spectrum(waves(frequency, noise=0.3)), RATE, LENGTH)
+    np.testing.assert_allclose(noisy, frequency, atol=0.12)
+
+
+def test_channels_are_added_and_their_level_does_not_count() -> None:
+    quiet, loud = waves(np.array([2.0])), 2 * waves(np.array([6.0]), seed=1)
+    both = np.concatenate([quiet, loud], axis=1) + 1000
+    assert dominant_frequency(power_spectrum(both), RATE, LENGTH)[0] == pytest.approx(6, abs=0.05)
+
+
+def test_frequencies_at_the_ends() -> None:
+    slow, fast = np.cos(np.pi * TIME / TIME[-1]), np.cos(np.pi * np.arange(LENGTH))
+    signal = np.stack([slow, fast, np.full(LENGTH, 3.0)])[:, None]
+    found = dominant_frequency(power_spectrum(signal), RATE, LENGTH)
+    assert found[0] == pytest.approx(RATE / LENGTH, abs=0.01)
+    assert found[1] == pytest.approx(RATE / 2, abs=0.01)
+    assert found[2] == 0
+
+
+def test_the_spectrum_has_all_the_power() -> None:
+    """White noise: tapered, its power is spread evenly, and channels stay apart."""
+    signal = np.random.default_rng(1).normal(size=(4000, 2, 64)) * [[1.0], [3.0]]
+    power = power_spectrum(signal).mean(0)[:, 2:-1]
+    np.testing.assert_allclose(power[0], power[0].mean(), rtol=0.1)
+    assert power[1].mean() / power[0].mean() == pytest.approx(9, rel=0.05)
+
+
+def test_energy() -> None:
+    signal = np.concatenate([3 * waves(np.array([25 / 8])), 5 + 0 * TIME[None, None]], axis=1)
+    assert energy(signal)[0] == pytest.approx(4.5, rel=1e-6)  # 8 cycles exactly: amplitude^2 / 2
+
+
+def test_distance_between_spectra() -> None:
+    slow, fast = (power_spectrum(waves(np.full(4, f))).mean(0) for f in (2.0, 9.0))
+    assert spectrum_distance(slow, slow) == 0
+    assert spectrum_distance(slow, 7 * slow) == pytest.approx(0, abs=1e-12)
+    assert spectrum_distance(slow, fast) > 0.99
+    assert spectrum_distance(slow, slow + fast) == pytest.approx(0.5, abs=0.01)
+    silent = np.zeros_like(slow)
+    assert spectrum_distance(slow, silent) == 1
+    assert spectrum_distance(silent, silent) == 0
+
+
+@pytest.mark.parametrize("cadence", [1.0, 1.6, 1.9, 2.5])
+def test_steps_of_a_recording(cadence: float) -> None:
+    """A minute of gait with a second harmonic, sway, noise and gravity: one peak for each step."""
+    generator = np.random.default_rng(2)
+    time = np.arange(3000) / RATE
+    turn = 2 * np.pi * cadence * time
+    up = 9.81 + 2 * np.sin(turn) + 0.8 * np.sin(2 * turn + 0.8) + 0.5 * np.sin(0.1 * time)
+    forward = 0.7 * np.cos(turn + 0.4)
+    signal = np.stack([up, forward, 0.2 * np.sin(turn / 2)])[None]
+    signal += 0.3 * generator.normal(size=signal.shape)
+    assert abs(int(step_counts(signal, RATE)[0]) - round(60 * cadence)) <= 1
+
+
+def test_steps_of_windows() -> None:
+    cadence = np.random.default_rng(3).uniform(1.4, 2.4, 200)
+    counts = step_counts(1 + 0.3 * waves(cadence, noise=0.2), RATE)
+    expected = cadence * LENGTH / RATE
+    assert np.abs(counts - expected).max() < 1.6
+    assert (counts - expected).mean() == pytest.approx(-1 / 3, abs=0.15)  # as documented
+    assert step_counts(np.ones((2, 3, LENGTH)), RATE).tolist() == [0, 0]
+
+
+def test_which_channels_are_accelerations() -> None:
+    names = ("rotation rate magnitude", "acceleration magnitude")
+    assert acceleration_channels(names) == [1]
+    assert acceleration_channels(("ax", "ay", "az", "wx", "wy", "wz")) == [0, 1, 2]
+    assert acceleration_channels(("antenna 0 subcarrier 3",)) == []
+
+
+def test_correlation_within_recordings_against_numpy() -> None:
+    generator = np.random.default_rng(4)
+    raw, other = generator.normal(size=(2, 60))
+    recording = np.arange(60) // 20
+    other += raw
+    expected = np.mean(
+        [np.corrcoef(raw[r == recording], other[r == recording])[0, 1] for r in range(3)]
+    )
+    assert within_correlation(raw, other, recording) == pytest.approx(expected)
+
+
+def test_differences_between_recordings_do_not_count() -> None:
+    generator = np.random.default_rng(5)
+    recording = np.repeat(np.arange(200), 20)
+    raw, other = 100 * recording + generator.normal(size=(2, 4000))
+    assert np.corrcoef(raw, other)[0, 1] > 0.99
+    kept = within_correlation(raw, other, recording)
+    assert kept is not None
+    assert abs(kept) < 0.05
+
+
+def test_recordings_that_say_nothing() -> None:
+    rising, still = np.arange(10.0), np.full(10, 3.3)
+    together, apart = np.zeros(10, int), np.arange(10)
+    assert within_correlation(rising, rising, apart) is None
+    assert within_correlation(still, rising, together) is None
+    assert within_correlation(rising, still, together) == 0
+    assert within_correlation(rising, -rising, together) == -1

@@ -1,0 +1,307 @@
+"""A made-up audit that looks like a real one: for tests of the page only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sensorveil.audit.results import (
+    CONTROL,
+    FULL,
+    HIDDEN,
+    IGNORANT,
+    LAZY,
+    NOT_HIDDEN,
+    RAW,
+    SEMI,
+    VOID,
+    Attack,
+    AttributeAudit,
+    Audit,
+    Example,
+    Information,
+    KeptAttribute,
+    Linkage,
+    Reidentification,
+    SessionPoint,
+    SignalUtility,
+    SplitAudit,
+    TradeOff,
+    Verdict,
+)
+from sensorveil.measures.estimate import Estimate
+
+FAMILIES = ("cnn", "random convolutions", "boosted trees")
+
+
+def estimate(value: float, half: float = 0.03) -> Estimate:
+    low, high = max(0.0, value - half), min(1.0, value + half)
+    return Estimate(value, low, high, people=24, seeds=3, spread=0.004)
+
+
+def attack(level: str, family: str, accuracy: float, majority: float, auc: float = 0.5) -> Attack:
+    gain = accuracy - majority
+    return Attack(
+        level,
+        family,
+        accuracy=estimate(accuracy),
+        advantage=Estimate(gain, gain - 0.02, gain + 0.02, people=24, seeds=3),
+        balanced_accuracy=estimate(0.5 + gain / 2),
+        auc=Estimate(auc, auc - 0.02, auc + 0.02, people=24, seeds=3),
+    )
+
+
+def session(
+    group: str, windows: int | None, gain: float, majority: float = 0.583, found: bool = False
+) -> SessionPoint:
+    return SessionPoint(
+        group=group,
+        windows=windows,
+        sessions=96 if group == "recording" else 24,
+        majority=majority,
+        level=SEMI,
+        family="cnn",
+        accuracy=estimate(majority + gain, 0.08),
+        advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
+        found=found,
+    )
+
+
+def curve(gains: Sequence[float], found: bool = False) -> tuple[SessionPoint, ...]:
+    return tuple(
+        session(group, windows, gain, found=found and gain > 0.1)
+        for group in ("recording", "person")
+        for windows, gain in zip((1, 5, 20, 60, None), gains, strict=True)
+    )
+
+
+def attribute(
+    name: str = "gender",
+    status: str = HIDDEN,
+    worst: float = 0.576,
+    majority: float = 0.57,
+    auc: float = 0.51,
+    role: str = "hidden",
+    classes: tuple[str, ...] = ("female", "male"),
+    sessions: tuple[SessionPoint, ...] | None = None,
+    reason: str = "the worst attacker is 0.6 points over the majority, with AUC 0.510",
+) -> AttributeAudit:
+    """One attribute whose worst attacker is the semi-informed boosted trees."""
+    raw = max(majority + 0.2, 0.95)
+    levels = {
+        RAW: (raw, raw - 0.03, raw - 0.09),
+        IGNORANT: (majority - 0.06, majority - 0.02, majority - 0.01),
+        LAZY: (majority - 0.01, majority - 0.02, majority),
+        SEMI: (majority, worst - 0.005, worst),
+        FULL: (majority, worst - 0.008, worst - 0.001),
+    }
+    aucs = {RAW: 0.98, IGNORANT: 0.5, LAZY: 0.505}
+    attacks = tuple(
+        attack(level, family, value, majority, aucs.get(level, auc))
+        for level, values in levels.items()
+        for family, value in zip(FAMILIES, values, strict=True)
+    )
+    seen = 0.001 if status == VOID else 0.093
+    found = next(a for a in attacks if a.level == SEMI and a.family == "boosted trees")
+    return AttributeAudit(
+        attribute=name,
+        role=role,
+        classes=classes,
+        windows=13381,
+        people=24,
+        chance=1 / len(classes),
+        majority=majority,
+        attacks=attacks,
+        worst=found,
+        control=attack(CONTROL, "boosted trees", majority + seen, majority, 0.58),
+        planted=0.10,
+        sessions=curve((0.0, 0.01, 0.0, -0.01, 0.0)) if sessions is None else sessions,
+        verdict=Verdict(status, reason),
+    )
+
+
+def gender_found_out() -> AttributeAudit:
+    return attribute(
+        "gender",
+        NOT_HIDDEN,
+        worst=0.792,
+        auc=0.87,
+        sessions=curve((0.2, 0.25, 0.3, 0.35, 0.41), found=True),
+        reason="the worst attacker is 22.2 points over the majority",
+    )
+
+
+def gender_void() -> AttributeAudit:
+    return attribute(
+        "gender",
+        VOID,
+        worst=0.571,
+        reason="the attackers did not find even the leak of 10 points that was planted",
+    )
+
+
+def kept(unchanged: float = 0.977) -> KeptAttribute:
+    names = ("downstairs", "upstairs", "walking", "jogging")
+    return KeptAttribute(
+        attribute="activity",
+        classes=names,
+        majority=0.392,
+        raw=estimate(0.981, 0.01),
+        unchanged=estimate(unchanged, 0.01),
+        retrained=estimate(0.979, 0.01),
+        back=estimate(0.968, 0.015),
+        unchanged_f1=estimate(0.971, 0.01),
+        retrained_f1=estimate(0.974, 0.01),
+        f1_by_class=dict(zip(names, (0.951, 0.944, 0.985, 0.991), strict=True)),
+        recall_by_class=dict(zip(names, (0.948, 0.951, 0.984, 0.993), strict=True)),
+    )
+
+
+def example(title: str = "walking, person 7") -> Example:
+    def wave(shift: float, scale: float) -> tuple[float, ...]:
+        return tuple(
+            scale * math.sin(0.25 * i + shift) + 0.3 * math.sin(1.1 * i * scale) for i in range(128)
+        )
+
+    return Example(
+        title=title,
+        channels=("|rotationRate|", "|acceleration|"),
+        rate=50.0,
+        before=(wave(0, 1), wave(1, 0.8)),
+        after=(wave(2, 0.9), wave(4, 1.1)),
+    )
+
+
+def part(
+    *attributes: AttributeAudit,
+    split: str = "subject",
+    left_out: dict[str, str] | None = None,
+    linkage: bool = True,
+) -> SplitAudit:
+    link = Linkage(
+        gallery="raw",
+        people=24,
+        sessions=96,
+        rank1=estimate(0.052),
+        rank1_chance=0.042,
+        equal_error_rate=estimate(0.489),
+        raw_rank1=estimate(0.81),
+        raw_equal_error_rate=estimate(0.09),
+    )
+    return SplitAudit(
+        split=split,
+        folds=(0, 1, 2, 3),
+        unseen_people=split == "subject",
+        train_windows=40143,
+        test_windows=13381,
+        test_people=24,
+        attributes=attributes,
+        left_out=left_out or {},
+        kept=(kept(),),
+        signal=SignalUtility(0.41, 0.03, 0.52, 0.04, 0.06, 0.18),
+        information=(
+            Information("gender", "MINE", 0.83, 0.01, 0.986),
+            Information("gender", "nearest neighbours", 0.61, 0.02, 0.986),
+        ),
+        linkage=(link, replace(link, gallery="obfuscated")) if linkage else (),
+        reidentification=(
+            Reidentification("gender", "ObscureNet", 20, 0.571, 0.008, 0.57),
+            Reidentification("subject", "CLOAK", 5, 0.049, 0.004, 0.072),
+        ),
+        trade_off=(
+            TradeOff("none", 0.981, 0.983),
+            TradeOff("noise 0.5", 0.871, 0.901),
+            TradeOff("noise 2", 0.62, 0.74),
+            TradeOff("downsample 4", 0.93, 0.95),
+        ),
+        examples=(example(), example("jogging, person 3")),
+    )
+
+
+def audit(
+    gender: AttributeAudit | None = None,
+    *others: AttributeAudit,
+    hide: tuple[str, ...] = ("gender",),
+    method: str = "resample",
+    left_out: dict[str, str] | None = None,
+) -> Audit:
+    """An audit with unseen people first and the papers' split beside it."""
+    gender = gender or attribute()
+    age = attribute(
+        "age", NOT_HIDDEN, 0.47, 0.42, 0.61, "unlisted", ("up to 25", "25 to 30", "above 30")
+    )
+    identity = attribute(
+        "subject",
+        worst=0.073,
+        majority=0.072,
+        classes=tuple(f"{i:02d}" for i in range(24)),
+        sessions=(),
+    )
+    return Audit(
+        method=method,
+        summary="replaces each window by a random training window of the predicted activity",
+        keep=("activity",),
+        hide=hide,
+        dataset="motionsense",
+        protocol="motionsense 3f1c9a2e",
+        strength={"keep": 4.0},
+        seeds=(0, 1, 2),
+        quick=False,
+        parts=(
+            part(gender, *others, age, left_out=left_out),
+            part(gender, identity, *others, split="paper"),
+        ),
+        gaps={"gender": 0.004},
+        conditions={
+            "command": "sensorveil audit runs/a --data motionsense --out audit",
+            "sensorveil": "0.2.0",
+            "python": "3.11.7",
+            "torch": "2.13.0",
+            "hardware": "a processor, 2 threads",
+            "date": "2026-11-03",
+        },
+    )
+
+
+def two_hidden() -> Audit:
+    """Gender on unseen people, identity on the papers' split: the usual pair."""
+    return audit(
+        hide=("gender", "subject"),
+        left_out={"subject": "nobody is both in training and in test, see linkage"},
+    )
+
+
+def hostile() -> Audit:
+    """Every name that a user may choose is an attempt to get code into the page."""
+    evil = "\"><script>alert(1)</script>'&"
+    gender = replace(
+        attribute(), attribute=evil, classes=(evil, "b"), verdict=Verdict(HIDDEN, evil)
+    )
+    gender = replace(gender, worst=replace(gender.worst, family=evil), role=evil)
+    gender = replace(gender, sessions=tuple(replace(p, group=evil) for p in gender.sessions))
+    whole = audit(gender)
+    main = replace(
+        whole.main,
+        split=evil,
+        left_out={evil: evil},
+        kept=(replace(kept(), attribute=evil, classes=(evil,), f1_by_class={evil: 0.5}),),
+        trade_off=(TradeOff(evil, 0.5, 0.5),),
+        examples=(replace(example(evil), channels=(evil, evil)),),
+        information=(Information(evil, evil, 1, 1, 1),),
+        linkage=tuple(replace(link, gallery=evil) for link in whole.main.linkage),
+        reidentification=(Reidentification(evil, evil, 1, 0.5, 0.1, 0.5),),
+    )
+    return replace(
+        whole,
+        method=evil,
+        summary=evil,
+        keep=(evil,),
+        hide=(evil,),
+        dataset=evil,
+        protocol=evil,
+        strength={evil: 1.0},
+        parts=(main, whole.parts[1]),
+        gaps={evil: 0.01},
+        conditions={"command": evil, evil: {evil: [evil]}},
+    )

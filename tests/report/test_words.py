@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import sample
+
+from sensorveil.audit.results import FULL, HIDDEN, IGNORANT, LAZY, NOT_HIDDEN, SEMI, VOID
+from sensorveil.measures.estimate import Estimate
+from sensorveil.report import numbers, words
+from sensorveil.report.findings import Finding, findings, overall
+
+
+def finding(found):
+    return Finding(found.attribute, sample.part(found), found, is_main=True)
+
+
+def test_hidden_says_from_whom_and_against_what():
+    watch = sample.attribute("watch_arm", worst=0.589, majority=0.590)
+    assert words.attribute_sentence(finding(watch)) == (
+        "Watch arm is hidden: the strongest attacker, retrained on this very output, is right in"
+        " 58.9% of windows; guessing the more common class is right in 59.0%."
+    )
+
+
+def test_not_hidden_gives_the_figure():
+    sentence = words.attribute_sentence(finding(sample.gender_found_out()))
+    assert sentence.startswith("Gender is not hidden: the strongest attacker")
+    assert "79.2% of windows" in sentence
+    assert "57.0%" in sentence
+
+
+def test_a_leak_that_only_adds_up_is_told_as_such():
+    curve = sample.curve((0.0, 0.01, 0.05, 0.2, 0.3), found=True)
+    found = sample.attribute(status=NOT_HIDDEN, worst=0.571, sessions=curve)
+    assert words.attribute_sentence(finding(found)) == (
+        "Gender is not hidden: an attacker who adds up all windows of one recording is right about"
+        " 88.3% of recordings; guessing is right about 58.3%."
+    )
+
+
+def test_a_leak_that_only_the_auc_shows_is_told_as_such():
+    found = sample.attribute(status=NOT_HIDDEN, worst=0.571, auc=0.61)
+    sentence = words.attribute_sentence(finding(found))
+    assert "better than by chance (AUC 0.610, allowed is 0.55)" in sentence
+
+
+def test_the_highest_auc_need_not_be_the_worst_attackers():
+    found = sample.attribute(status=NOT_HIDDEN, worst=0.571, reason="another reason")
+    other = replace(found.attacks[4], auc=Estimate(0.62, 0.6, 0.64, people=24))
+    attacks = (*found.attacks[:4], other, *found.attacks[5:])
+    assert "AUC 0.620" in words.attribute_sentence(finding(replace(found, attacks=attacks)))
+
+
+def test_a_leak_of_another_kind_is_told_by_its_reason():
+    found = sample.attribute(status=NOT_HIDDEN, worst=0.571, reason="linked by the moon.")
+    assert words.attribute_sentence(finding(found)) == "Gender is not hidden: linked by the moon."
+
+
+def test_void_claims_nothing():
+    found = sample.gender_void()
+    sentence = words.attribute_sentence(finding(found))
+    assert sentence.startswith("Whether gender is hidden is not known: the attackers did not find")
+    assert {status for status, _ in words.from_whom(found)} == {VOID}
+    assert "do not know" in words.STATUS_WORDS[VOID]
+
+
+def test_many_classes_have_a_most_common_one():
+    found = sample.attribute("age", classes=("a", "b", "c"))
+    assert "the most common class" in words.attribute_sentence(finding(found))
+
+
+def test_headline_of_several_puts_the_bad_news_first():
+    found = [
+        finding(sample.attribute("height")),
+        finding(sample.attribute("weight")),
+        finding(sample.gender_found_out()),
+        finding(replace(sample.gender_void(), attribute="age")),
+    ]
+    assert words.headline(found) == (
+        "Gender is not hidden; whether age is hidden is not known; height and weight are hidden."
+    )
+    assert overall(found) == NOT_HIDDEN
+    assert overall(found[:2]) == HIDDEN
+    assert overall([found[0], found[3]]) == VOID
+    assert overall([]) == VOID
+
+
+def test_headline_without_anything_hidden():
+    assert "nothing to judge" in words.headline([])
+
+
+def test_identity_comes_from_the_split_that_could_attack_it():
+    gender, identity = findings(sample.two_hidden())
+    assert gender.is_main
+    assert not identity.is_main
+    assert identity.part.split == "paper"
+    assert identity.why_not.startswith("nobody is both")
+
+
+def test_what_no_split_attacked_is_void():
+    audit = sample.audit(hide=("gender", "weight"), left_out={"weight": "one class only"})
+    weight = findings(audit)[1]
+    assert weight.status == VOID
+    assert words.attribute_sentence(weight).endswith("is not known: one class only.")
+    assert overall(findings(audit)) == VOID
+
+
+def test_from_whom_tells_the_levels_apart():
+    levels = (IGNORANT, LAZY, SEMI, FULL)
+    said = dict(zip(levels, words.from_whom(sample.gender_found_out()), strict=True))
+    assert [said[level][0] for level in (IGNORANT, LAZY)] == [HIDDEN, HIDDEN]
+    assert [said[level][0] for level in (SEMI, FULL)] == [NOT_HIDDEN, NOT_HIDDEN]
+
+
+def test_a_wide_interval_stands_beside_the_verdict():
+    found = sample.attribute()  # 0.6 points over, with 2 points on either side
+    note = words.interval_note(found)
+    assert "−1.4 to +2.6" in note
+    assert "past the 2 points" in note
+    narrow = Estimate(0.006, 0.001, 0.011, people=24)
+    found = replace(found, worst=replace(found.worst, advantage=narrow))
+    assert "past the 2 points" not in words.interval_note(found)
+
+
+def test_few_people_are_said():
+    found = sample.attribute()
+    few = replace(found.worst, advantage=Estimate(0.0, -0.01, 0.01, people=6))
+    assert "6 people" in words.interval_note(replace(found, worst=few))
+    assert "so few people" in words.interval_note(replace(found, worst=few))
+
+
+def test_control_names_the_planted_size():
+    note = words.control_note(sample.attribute())
+    assert "planted leak of 10.0 points" in note
+    assert "+9.3 points" in note
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [(0.062, "6.2 points higher"), (-0.0312, "3.1 points lower"), (0.0001, "agree")],
+)
+def test_gap(gap, said):
+    assert said in words.gap_sentence("gender", gap)
+
+
+def test_gap_that_is_not_known():
+    assert "could not be measured" in words.gap_sentence("gender", float("nan"))
+
+
+def test_numbers_that_are_not_known_are_dashes():
+    unknown = Estimate(float("nan"), float("nan"), float("nan"), people=0)
+    for text in (numbers.with_interval, numbers.points_with_interval, numbers.auc):
+        assert text(unknown) == "–"
+
+
+def test_the_rule_has_its_three_figures():
+    whole = " ".join(words.CRITERION)
+    for figure in ("2 points", "0.55", "10 points"):
+        assert figure in whole
