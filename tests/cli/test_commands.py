@@ -575,19 +575,21 @@ def test_evaluate_by_strength(
 @pytest.mark.slow
 def test_demo(done: Command, tmp_path: Path) -> None:
     shown = done("demo", "--out", "my demo").out
-    assert "exercise (keep)" in shown
+    assert "kept: exercise" in shown
     assert "side (hide)" in shown
-    assert "my demo/hidden.npz" in shown
+    assert "my demo/audit.html" in shown
     place = tmp_path / "my demo"
-    assert {path.name for path in place.iterdir()} == {"run", "hidden.npz", "demo.json"}
-    told = strict((place / "demo.json").read_text("utf-8"))
-    found = scores(told)
-    # What the demo is to show: the exercise stays, the arm is nearly a guess.
-    assert found["exercise"]["accuracy"]["value"] > 0.7
-    assert found["side"]["raw_accuracy"]["value"] > found["side"]["accuracy"]["value"] + 0.1
-    for name in ("side", "exercise"):
-        assert f"{found[name]['accuracy']['value']:.0%}" in shown
+    written = {"run", "hidden.npz", "audit.json", "audit.html"}
+    assert {path.name for path in place.iterdir()} == written
+    told = strict((place / "audit.json").read_text("utf-8"))
+    part = told["parts"][0]
+    side = next(entry for entry in part["attributes"] if entry["attribute"] == "side")
+    # What the demo is to show: the exercise stays, and no attacker reads the arm.
+    assert part["kept"][0]["unchanged"]["value"] > 0.7
+    assert max(a["accuracy"]["value"] for a in side["attacks"] if a["level"] == "raw") > 0.9
+    assert side["verdict"]["status"] == "hidden", side["verdict"]
     assert told["conditions"]["command"] == "sensorveil demo --out 'my demo'"
-    assert told["data"][0]["dataset"] == "watch"
+    assert told["dataset"] == "watch"
+    assert "<html" in (place / "audit.html").read_text("utf-8")
     done("obfuscate", place / "run", "--seed", "0", "--out", "again.npz")
     assert np.array_equal(content("again.npz")["signal"], content(place / "hidden.npz")["signal"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sensorveil.audit.attackers import CONVOLUTIONS, Budget, Evidence
+from sensorveil.audit.attackers import Budget, Evidence
 from sensorveil.audit.evaluation import scorable
 from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
 from sensorveil.audit.linkage import LinkageBudget, linkage
@@ -24,11 +24,11 @@ from sensorveil.audit.results import (
     TradeOff,
 )
 from sensorveil.audit.stored import gaps
+from sensorveil.audit.sweep import read
 from sensorveil.audit.utility import information, kept_attribute, signal_utility
 from sensorveil.data.splits import Split
-from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.scores import accuracy, confusion_by_person
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.registry import registry
 
@@ -204,25 +204,13 @@ def _trade_off(
             made[name] = (veil.obfuscate(train, seed=1), veil.obfuscate(test, seed=2))
     tests = {name: hidden for name, (_, hidden) in made.items()}
     reader = Evidence(train, tests, budget, 0, device)
-    kept = _scores(reader, train, test, keep)
+    kept = read(reader, train, test, keep)
     points = []
     for name, (hidden_train, hidden_test) in made.items():
         attacker = Evidence(hidden_train, {name: hidden_test}, budget, 0, device)
-        read = _scores(attacker, hidden_train, test, hide)
-        points.append(TradeOff(name, kept[name], read[name]))
+        found = read(attacker, hidden_train, test, hide)
+        points.append(TradeOff(name, kept[name], found[name]))
     return tuple(points)
-
-
-def _scores(evidence: Evidence, train: Windows, test: Windows, name: str) -> dict[str, float]:
-    codes, true = train.codes(name), test.codes(name)
-    classes = len(train.classes[name])
-    found = evidence.attack(CONVOLUTIONS, codes, classes, codes != UNKNOWN)
-    return {
-        part: float(
-            accuracy(confusion_by_person(true, scores.argmax(1), test.subject, classes).sum(0))
-        )
-        for part, scores in found.items()
-    }
 
 
 def _examples(raw: Windows, hidden: Windows, count: int = 3) -> tuple[Example, ...]:

@@ -176,6 +176,7 @@ def _summary(
     controls = [a for a in attacks.values() if a.level == CONTROL]
     control = max(controls, key=lambda attack: attack.advantage.value)
     sessions = session_points(truth, [r for r in pooled if r.level not in (RAW, CONTROL)])
+    worst = max(tried, key=lambda attack: attack.advantage.value)
     test = folds[0].split.test
     known = truth.codes[truth.codes != UNKNOWN]
     planted = min(PLANTED, 1 - _largest(known))
@@ -189,12 +190,27 @@ def _summary(
         chance=1 / truth.classes,
         majority=_largest(known),
         attacks=tuple(shown),
-        worst=max(tried, key=lambda attack: attack.advantage.value),
+        worst=worst,
         control=control,
         planted=planted,
         sessions=sessions,
         verdict=judge(shown, control, planted, sessions),
+        by_person=_by_person(truth, _of(pooled, worst), test.classes["subject"]),
     )
+
+
+def _of(readings: Sequence[Reading], attack: Attack) -> Reading:
+    return next(r for r in readings if (r.level, r.family) == (attack.level, attack.family))
+
+
+def _by_person(truth: Truth, reading: Reading, names: Sequence[str]) -> dict[str, float]:
+    """The share of windows that were read right, by person, mean over seeds."""
+    right = (reading.scores.argmax(2) == truth.codes).mean(0)
+    known = truth.codes != UNKNOWN
+    return {
+        names[person]: float(right[known & (truth.person == person)].mean())
+        for person in np.unique(truth.person[known])
+    }
 
 
 def _truth(folds: Sequence[Fold], name: str) -> Truth:

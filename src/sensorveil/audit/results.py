@@ -95,6 +95,8 @@ class AttributeAudit:
     planted: float
     sessions: tuple[SessionPoint, ...]
     verdict: Verdict
+    by_person: Mapping[str, float] = field(default_factory=dict)
+    """The worst attacker's accuracy on each person, for paired tests between methods."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,15 @@ class TradeOff:
     """One point of the trade-off plot: the application's accuracy against the worst attacker's."""
 
     name: str
+    kept: float
+    hidden: float
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One strength of one run, and what the application and the attacker then read."""
+
+    strength: Mapping[str, float]
     kept: float
     hidden: float
 

@@ -10,7 +10,7 @@ import click
 import torch
 import typer
 
-from sensorveil.cli import audits, data, demo, runs
+from sensorveil.cli import audits, comparisons, data, demo, runs
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
@@ -30,6 +30,8 @@ app.command()(runs.fit)
 app.command()(runs.obfuscate)
 app.command()(runs.evaluate)
 app.command()(audits.audit)
+app.command()(comparisons.compare)
+app.command()(comparisons.sweep)
 
 
 def _version(asked: bool) -> None:

@@ -60,7 +60,7 @@ def pairs(given: list[str] | None, what: str) -> dict[str, str]:
 
 def numbers(given: list[str] | None, what: str) -> dict[str, float]:
     """name=number pairs."""
-    return {name: _number(value, f"{what} '{name}'") for name, value in pairs(given, what).items()}
+    return {name: number(value, f"{what} '{name}'") for name, value in pairs(given, what).items()}
 
 
 def values(given: list[str] | None, what: str) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def check_device(device: str) -> str:
     return device
 
 
-def _number(text: str, where: str) -> float:
+def number(text: str, where: str) -> float:
+    """A finite number out of text."""
     try:
         number = float(text)
     except ValueError:
@@ -120,11 +121,11 @@ def _plain(text: str) -> Any:
 
 def _typed(text: str, kind: str, where: str) -> Any:
     if kind == "int":
-        if _number(text, where) % 1:
+        if number(text, where) % 1:
             raise Refusal(f"{where}: '{text}' is no whole number")
         return int(text) if text.lstrip("+-").isdigit() else int(float(text))  # 1e3 is whole too
     if kind == "float":
-        return _number(text, where)
+        return number(text, where)
     if kind == "bool":
         if text.lower() not in ("true", "false"):
             raise Refusal(f"{where}: '{text}' is neither true nor false")

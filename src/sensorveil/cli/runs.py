@@ -61,6 +61,9 @@ def fit(
     option: given.Options = None,
     protocol: given.Protocol = None,
     fold: given.Fold = 0,
+    part: Annotated[
+        str, typer.Option(help="train, or fitting to leave the validation windows out.")
+    ] = "train",
     preset: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
@@ -75,6 +78,8 @@ def fit(
     from sensorveil.methods.registry import method as find
 
     screen = Screen(quiet, as_json)
+    if part not in ("train", "fitting"):
+        raise Refusal(f"part '{part}' is unknown; known: fitting, train")
     made = find(method)
     settings = given.settings(setting, made.Settings, method)
     veil = made(preset, seed, given.check_device(device), **settings)
@@ -82,11 +87,12 @@ def fit(
         raise Refusal(f"{out} exists already; choose another place or remove it")
     check_place(out)
     split = sensorveil.load(data, protocol, fold, source, **given.data_options(option, data))
+    windows = split.fitting if part == "fitting" else split.train
     with screen.bars():
-        veil.fit(split.train, given.names(keep), given.names(hide))
+        veil.fit(windows, given.names(keep), given.names(hide))
     sensorveil.save_run(veil, out)
     screen.say(
-        f"{method} learnt from {len(split.train)} windows in {veil.metrics_['seconds']} s: {out}"
+        f"{method} learnt from {len(windows)} windows in {veil.metrics_['seconds']} s: {out}"
     )
     screen.result({"run": str(out), "method": method, "metrics": veil.metrics_})
 

@@ -1,11 +1,7 @@
 """One self-contained HTML page out of an audit's results: it works offline and on a phone."""
 
-from sensorveil.report.comparison import (
-    Difference,
-    SweepPoint,
-    render_comparison,
-    render_sweep,
-)
+from sensorveil.audit.results import SweepPoint
+from sensorveil.report.comparison import Difference, render_comparison, render_sweep
 from sensorveil.report.page import render, write_page
 
 __all__ = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sensorveil.audit.results import HIDDEN, Audit, TradeOff
+from sensorveil.audit.results import HIDDEN, Audit, SweepPoint, TradeOff
 from sensorveil.errors import Refusal
 from sensorveil.report import charts, words
 from sensorveil.report.blocks import badge, document, figure, grid, paragraph, section, table
@@ -36,15 +36,6 @@ class Difference:
     low: float
     high: float
     p_value: float
-
-
-@dataclass(frozen=True)
-class SweepPoint:
-    """One strength of one run, and what the application and the worst attacker then get."""
-
-    strength: Mapping[str, float]
-    kept: float
-    hidden: float
 
 
 def render_comparison(audits: Sequence[Audit], differences: Sequence[Difference] = ()) -> str:
