@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,9 +45,10 @@ def best(found: AttributeAudit, level: str) -> float:
 @pytest.fixture(scope="module")
 def people() -> Split:
     """120 people whose gender shows clearly; 30 of them are never seen in training."""
-    return load(
+    split = load(
         "simulated", "subject", people=120, gender=6.0, identity=0.3, recordings=1, windows=60
     )
+    return replace(split, train=thinned(split.train, 3000, 0))
 
 
 class Relabelled(Obfuscator):
@@ -78,7 +81,7 @@ def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
 
 
 def test_resampling_by_label_is_hidden(people):
-    veil = Resample(epochs=6).fit(thinned(people.train, 3000, 0), "activity", "gender")
+    veil = Resample(epochs=6).fit(people.train, "activity", "gender")
     found = climbed(veil, people)
     assert best(found, RAW) > 0.95
     assert found.worst.advantage.value <= 0.02
@@ -95,13 +98,13 @@ def test_raw_data_is_not_hidden(people):
 
 def test_attackers_that_learnt_too_little_are_void(people):
     weak = Budget(windows=12, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
-    veil = Resample(epochs=6).fit(thinned(people.train, 3000, 0), "activity", "gender")
+    veil = Resample(epochs=6).fit(people.train, "activity", "gender")
     found = climbed(veil, people, weak)
+    tried = [a for a in found.attacks if a.level != RAW]
+    assert max(a.advantage.value for a in tried) <= 0.02  # by their word, all is well
     assert found.control.advantage.value < 0.05
-    assert found.verdict.status in (VOID, NOT_HIDDEN)
-    calm = [a for a in found.attacks if a.level != RAW]
-    if max(a.advantage.value for a in calm) <= 0.02 and max(a.auc.value for a in calm) <= 0.55:
-        assert found.verdict.status == VOID
+    assert found.verdict.status == VOID, found.verdict
+    assert "too weak" in found.verdict.reason
 
 
 def faint(people: int = 200, windows: int = 120, shift: float = 0.12) -> Split:
