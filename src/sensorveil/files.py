@@ -34,9 +34,13 @@ def written_folder(path: Path | str, *, replace: bool = False) -> Iterator[Path]
     try:
         temporary.chmod(0o755)
         yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.rename(path)
+        if path.exists():  # set aside first, so that a failure never leaves neither
+            aside = temporary.with_name(f"{temporary.name}-old")
+            path.rename(aside)
+            temporary.rename(path)
+            shutil.rmtree(aside)
+        else:
+            temporary.rename(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -84,6 +88,17 @@ def check_place(path: Path) -> None:
         raise Refusal(f"cannot write to {path}: {above} is a file, not a folder")
     if not os.access(above, os.W_OK):
         raise Refusal(f"cannot write to {path}: no permission to write to {above}")
+
+
+def check_replaceable(path: Path, own: set[str], what: str) -> None:
+    """Refuses to write over a folder that holds anything but what such a folder holds."""
+    if not path.exists():
+        return
+    if not path.is_dir() or path.resolve() == Path.cwd():
+        raise Refusal(f"{path} exists already and is no {what}; choose another --out")
+    foreign = sorted({entry.name for entry in path.iterdir()} - own)
+    if foreign:
+        raise Refusal(f"{path} holds '{foreign[0]}', which is no part of this {what}")
 
 
 def _parent(path: Path) -> Path:

@@ -113,7 +113,7 @@ def test_bad_audits(refused, runs, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("precious")
     for words, line in (
-        (["audit", "none", "--out", "full"], "is no audit"),
+        (["audit", "none", "--out", "full"], "which is no part of this audit"),
         (["audit", "none", "--seeds", "-1", "--out", "x"], "--seeds"),
         (["compare", "none", "noise", "--out", "x"], "audit.json is missing"),
         (["sweep", "noise", "--grid", "snr=1", "--part", "train", "--out", "x"], "part 'train'"),

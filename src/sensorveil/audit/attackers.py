@@ -73,6 +73,8 @@ class Evidence:
         usable = np.ones(len(codes), bool) if known is None else known
         rows = np.flatnonzero(usable[self.chosen])
         labels = codes[self.chosen][rows]
+        if len(np.unique(labels)) < 2:  # too few windows for two classes: nothing can be learnt
+            return {n: np.zeros((len(part), classes)) for n, part in self.tests.items()}
         if family == CNN:
             model = InferenceModel(self.budget.network, self.seed, self.device)
             model.fit_codes(self.train.select(rows), labels, classes)

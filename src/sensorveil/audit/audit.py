@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sensorveil.audit.attackers import Budget, Evidence
-from sensorveil.audit.evaluation import scorable
+from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
 from sensorveil.audit.linkage import LinkageBudget, linkage
 from sensorveil.audit.reidentification import (
@@ -82,6 +82,7 @@ def audit(
         quick=settings.quick,
         parts=tuple(done),
         gaps=gaps(done, veil.policy_.hide),
+        run={"preset": veil.preset, "seed": veil.seed, "settings": veil.about()},
     )
 
 
@@ -94,6 +95,9 @@ def audit_split(
     device: str = "cpu",
 ) -> SplitAudit:
     """The audit of one split; several folds of people are pooled."""
+    check_folds(list(veils))
+    for veil, split in zip(veils, splits, strict=True):
+        check_unseen(veil, split)
     folds = [
         Fold(veil, split, second(veil, split)) for veil, split in zip(veils, splits, strict=True)
     ]
@@ -103,10 +107,9 @@ def audit_split(
         for number, fold in enumerate(folds)
     }
     first, output, policy = folds[0], outputs[0, settings.seeds[0]], veils[0].policy_
-    names, left_out = scorable(first.split)
+    left_out = {n: why for fold in folds for n, why in scorable(fold.split)[1].items()}
+    names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
-    if not attacked:
-        raise Refusal("no attribute is left to attack on this split")
     attributes = climb(folds, outputs, attacked, settings.seeds, settings.budget, device)
     disjoint = not set(first.split.test.subject) & set(first.split.train.subject)
     links: tuple[Linkage, ...] = ()
@@ -148,7 +151,7 @@ def audit_split(
             settings.quick,
         ),
         linkage=links,
-        reidentification=_reidentification(output, policy.hide, settings, device),
+        reidentification=_reidentification(output, policy.hide, settings, device, left_out),
         trade_off=_trade_off(first, output, settings, device),
         examples=_examples(first.split.test, output.test),
     )
@@ -165,21 +168,24 @@ def _linkage(
 
 
 def _reidentification(
-    output: Output, hide: Sequence[str], settings: AuditSettings, device: str
+    output: Output,
+    hide: Sequence[str],
+    settings: AuditSettings,
+    device: str,
+    left_out: dict[str, str],
 ) -> tuple[Reidentification, ...]:
     if not settings.reidentification_runs:
         return ()
-    network = settings.budget.network
-    found = []
+    network, runs = settings.budget.network, settings.reidentification_runs
+    found: list[Reidentification] = []
     for name in hide:
-        if len(np.unique(output.test.codes(name))) < 2:
-            continue
-        found.append(
-            obscurenet_reidentification(
-                output.test, name, settings.reidentification_runs, 0.2, network, device, 0
-            )
-        )
-        found.append(cloak_reidentification(output.train, output.test, name, 5, network, device, 0))
+        try:
+            found += [
+                obscurenet_reidentification(output.test, name, runs, 0.2, network, device, 0),
+                cloak_reidentification(output.train, output.test, name, 5, network, device, 0),
+            ]
+        except Refusal as refusal:  # people are disjoint, or one class only: the page says so
+            left_out[f"re-identification of {name}"] = str(refusal)
     return tuple(found)
 
 

@@ -98,9 +98,9 @@ def evaluate(
         raise Refusal("no seed was given; at least one is needed")
     pairs = list(zip(_listed(veils), _listed(splits), strict=True))
     first, split = pairs[0]
-    _check_folds([veil for veil, _ in pairs])
+    check_folds([veil for veil, _ in pairs])
     for veil, part in pairs:
-        _check_unseen(veil, part)
+        check_unseen(veil, part)
     scored, left_out = scorable(split, attributes)
     tables: dict[str, list[np.ndarray]] = {name: [] for name in scored}
     work = [(seed, attribute) for seed in seeds for attribute in scored]
@@ -135,16 +135,17 @@ def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def _check_folds(veils: list[Obfuscator]) -> None:
+def check_folds(veils: list[Obfuscator]) -> None:
+    """Refuses to pool runs that are not folds of one method, settings and policy."""
     alike = {(veil.name, veil.preset, veil.settings, veil.policy_) for veil in veils}
     if len(alike) > 1:
         raise Refusal("runs of different methods, settings or policies cannot be pooled")
-    places = {veil.origin_ for veil in veils}
+    places = {replace(veil.origin_, part="") if veil.origin_ else None for veil in veils}
     if len(veils) > 1 and len(places) < len(veils):
         raise Refusal("two of the runs were trained on the same fold; give one run per fold")
 
 
-def _check_unseen(veil: Obfuscator, split: Split) -> None:
+def check_unseen(veil: Obfuscator, split: Split) -> None:
     """Refuses test windows that the run may have been trained on."""
     trained, test = veil.origin_, split.test.origin
     if trained is None or test is None or trained.dataset != test.dataset:

@@ -92,7 +92,11 @@ def climb(
     for number, seed in track(work, "attackers: folds and seeds"):
         rungs = _rungs(folds[number], outputs[number, seed], budget, seed, device)
         for name in track(attributes, "attackers: attributes"):
-            found = _fold_readings(folds[number], outputs[number, seed], rungs, name, seed, budget)
+            # The share is that of all folds: one with a single class would else be all marked.
+            share = planted_share(_largest(_pooled_codes(folds, name)))
+            found = _fold_readings(
+                folds[number], outputs[number, seed], rungs, name, seed, budget, share
+            )
             for key, scores in found.items():
                 per_seed = readings[name].setdefault(key, [[] for _ in seeds])
                 per_seed[list(seeds).index(seed)].append(scores)
@@ -126,6 +130,7 @@ def _fold_readings(
     name: str,
     seed: int,
     budget: Budget,
+    share: float,
 ) -> dict[tuple[str, str], np.ndarray]:
     """Log-probabilities on the fold's test windows by level and family."""
     classes = len(output.test.classes[name])
@@ -138,23 +143,25 @@ def _fold_readings(
                 continue  # the network reads windows only
             for tested, scores in evidence.attack(family, codes, classes, known).items():
                 found[tested, family] = scores
-    control = _control_evidence(output, name, classes, seed, rungs[SEMI])
+    control = _control_evidence(output, name, classes, seed, rungs[SEMI], share)
     for family in budget.families:
         found[CONTROL, family] = control.attack(family, codes, classes, known)[CONTROL]
     return found
 
 
 def _control_evidence(
-    output: Output, name: str, classes: int, seed: int, like: Evidence
+    output: Output, name: str, classes: int, seed: int, like: Evidence, share: float
 ) -> Evidence:
     generator = np.random.default_rng(seed)
-    true = output.test.codes(name)
-    share = planted_share(_largest(true))
     marked = [
         plant(part, part.codes(name), classes, share, generator)
         for part in (output.train, output.test)
     ]
     return Evidence(marked[0], {CONTROL: marked[1]}, like.budget, seed, like.device)
+
+
+def _pooled_codes(folds: Sequence[Fold], name: str) -> np.ndarray:
+    return np.concatenate([fold.split.test.codes(name) for fold in folds])
 
 
 def _largest(codes: np.ndarray) -> float:
@@ -216,25 +223,33 @@ def _by_person(truth: Truth, reading: Reading, names: Sequence[str]) -> dict[str
 def _truth(folds: Sequence[Fold], name: str) -> Truth:
     tests = [fold.split.test for fold in folds]
     classes = len(tests[0].classes[name])
-    train = np.concatenate([fold.split.train.codes(name) for fold in folds])
-    counts = np.bincount(train[train != UNKNOWN], minlength=classes) + 1.0
+    priors = [
+        np.tile(_log_prior(fold.split.train.codes(name), classes), (len(fold.split.test), 1))
+        for fold in folds
+    ]
     return Truth(
-        codes=np.concatenate([test.codes(name) for test in tests]),
+        codes=_pooled_codes(folds, name),
         person=np.concatenate([test.subject for test in tests]),
         recording=np.concatenate([test.recording for test in tests]),
         start=np.concatenate([test.start for test in tests]),
         classes=classes,
-        prior=counts / counts.sum(),
+        log_prior=np.concatenate(priors),
     )
+
+
+def _log_prior(codes: np.ndarray, classes: int) -> np.ndarray:
+    """Log shares of the classes; one that never occurs counts so much that it is never read."""
+    counts = np.bincount(codes[codes != UNKNOWN], minlength=classes).astype(float)
+    return np.where(counts > 0, np.log(np.maximum(counts, 1) / counts.sum()), 50.0)
 
 
 def _attack(truth: Truth, reading: Reading) -> Attack:
-    tables = np.stack(
-        [
-            confusion_by_person(truth.codes, scores.argmax(1), truth.person, truth.classes)
-            for scores in reading.scores
-        ]
-    )
+    # Folds have other shares of the classes in training. A second reading swaps each fold's shares
+    # for those of all, and the attacker may take the better of the two.
+    evidence = reading.scores - truth.log_prior
+    pooled = _log_prior(truth.codes, truth.classes)
+    both = [_tables(truth, scores) for scores in (reading.scores, evidence + np.minimum(pooled, 0))]
+    tables = max(both, key=lambda table: float(accuracy(table.sum((0, 1)))))
     right = bootstrap(tables, accuracy, np.random.default_rng(0))
 
     def draws() -> np.random.Generator:
@@ -246,5 +261,21 @@ def _attack(truth: Truth, reading: Reading) -> Attack:
         accuracy=right,
         advantage=right.above(float(majority(tables.sum((0, 1))))),
         balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),
-        auc=auc_over_people(reading.scores, truth.codes, truth.person, draws()),
+        auc=auc_over_people(_shares(evidence), truth.codes, truth.person, draws()),
     )
+
+
+def _tables(truth: Truth, scores: np.ndarray) -> np.ndarray:
+    """Confusion tables (seeds, people, classes, classes)."""
+    return np.stack(
+        [
+            confusion_by_person(truth.codes, table.argmax(1), truth.person, truth.classes)
+            for table in scores
+        ]
+    )
+
+
+def _shares(evidence: np.ndarray) -> np.ndarray:
+    """Probabilities as they would be if all classes were equally frequent in training."""
+    powers = np.exp(evidence - evidence.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)

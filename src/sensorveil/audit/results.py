@@ -232,6 +232,12 @@ class SplitAudit:
         return next(part for part in self.attributes if part.attribute == name)
 
 
+def _most(found: AttributeAudit) -> float:
+    """The largest advantage by single windows, or over sessions where one was found."""
+    sessions = [point.advantage.value for point in found.sessions if point.found]
+    return max([found.worst.advantage.value, *sessions])
+
+
 @dataclass(frozen=True)
 class Audit:
     """A whole audit: one run's method and policy, on one or more splits, the first being main."""
@@ -249,6 +255,8 @@ class Audit:
     gaps: Mapping[str, float]
     """For each hidden attribute, the worst accuracy of the second split minus the first's."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """Preset, settings and seed of the run, so that no two are taken for one."""
     format: int = FORMAT
 
     @property
@@ -271,7 +279,7 @@ class Audit:
         NaN where a hidden attribute could be attacked on none: then nothing is known.
         """
         found = [
-            max((a.worst.advantage.value for a in self._audits(name)), default=float("nan"))
+            max((_most(audit) for audit in self._audits(name)), default=float("nan"))
             for name in self.hide
         ]
         return float("nan") if any(value != value for value in found) else max(found)
@@ -285,5 +293,8 @@ class Audit:
         return [a for part in self.parts for a in part.attributes if a.attribute == name]
 
     def _verdict(self, name: str) -> Verdict:
-        audits = self._audits(name)
-        return audits[0].verdict if audits else Verdict(VOID, f"{name} could not be attacked")
+        verdicts = [audit.verdict for audit in self._audits(name)]
+        found = [verdict for verdict in verdicts if verdict.status == NOT_HIDDEN]
+        if not verdicts:
+            return Verdict(VOID, f"{name} could not be attacked")
+        return (found or verdicts)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -23,7 +24,7 @@ def read_audit(folder: Path) -> Audit:
         raise Refusal(f"{place} is no audit of format {FORMAT}; make it anew")
     try:
         found: Audit = _decoded(Audit, content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refusal(f"{place} is damaged ({error}); make it anew") from None
     return found
 
@@ -33,7 +34,8 @@ def joined(audits: Sequence[Audit]) -> list[Audit]:
     groups: dict[tuple[Any, ...], list[Audit]] = {}
     for audit in audits:
         strength = tuple(sorted(audit.strength.items()))
-        key = (audit.method, audit.keep, audit.hide, audit.dataset, audit.protocol, strength)
+        run = json.dumps(dict(audit.run), sort_keys=True)
+        key = (audit.method, audit.keep, audit.hide, audit.dataset, audit.protocol, strength, run)
         groups.setdefault(key, []).append(audit)
     found = []
     for group in groups.values():

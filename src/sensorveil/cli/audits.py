@@ -12,7 +12,7 @@ from sensorveil.cli import options as given
 from sensorveil.cli.runs import Strength, split_of
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
-from sensorveil.files import check_place
+from sensorveil.files import check_place, check_replaceable
 
 if TYPE_CHECKING:
     from sensorveil.audit.results import Audit, SplitAudit
@@ -49,14 +49,15 @@ def audit(
     import sensorveil
     from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.audit import audit as ask
+    from sensorveil.audit.results import VOID
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
     from sensorveil.report.page import write_page
 
     screen = Screen(quiet, as_json)
     check_place(out)
-    if out.exists() and not (out / "audit.json").exists():
-        raise Refusal(f"{out} exists already and is no audit; choose another --out")
+    check_replaceable(out, {"audit.json", "audit.html"}, "audit")
+    knobs = given.numbers(strength, "strength")
     if seeds < 0:
         raise Refusal(f"--seeds is {seeds}; give 1 or more")
     device = given.check_device(device)
@@ -73,7 +74,7 @@ def audit(
         second = _beside(veils[0], beside, quick, splits[0])
         if second:
             parts.append(_retrained(veils[0], second, data, source, option, screen))
-        found = ask(parts, settings, given.numbers(strength, "strength"), device)
+        found = ask(parts, settings, knobs, device)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
         write_json(folder / "audit.json", found.as_dict())
@@ -81,8 +82,10 @@ def audit(
     print_audit(screen, found)
     screen.say(f"The page: {out / 'audit.html'}")
     screen.result(found.as_dict())
-    if max_advantage is not None and not found.worst_advantage() <= max_advantage:
-        raise typer.Exit(1)
+    if max_advantage is not None and (
+        found.verdict().status == VOID or not found.worst_advantage() <= max_advantage
+    ):
+        raise typer.Exit(1)  # what nobody could check does not pass either
 
 
 def print_audit(screen: Screen, found: Audit) -> None:
@@ -133,7 +136,19 @@ def _beside(veil: Obfuscator, asked: str, quick: bool, split: Split) -> str:
     own = split.test.origin.split if split.test.origin else ""
     if asked:
         return "" if asked in ("none", own) else asked
-    return "" if quick or own == "subject" else "subject"
+    if quick or own == "subject" or not _has_split(split, "subject"):
+        return ""
+    return "subject"
+
+
+def _has_split(split: Split, name: str) -> bool:
+    """Whether the dataset has that split; a user's own table may lack it."""
+    from sensorveil.data.catalog import NAMES, dataset
+
+    origin = split.test.origin
+    return bool(
+        origin and origin.dataset in NAMES and name in dataset(origin.dataset).protocol().splits
+    )
 
 
 def _retrained(

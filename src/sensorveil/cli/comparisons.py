@@ -69,6 +69,8 @@ def differences(audits: Sequence[Audit]) -> list[Difference]:
 
     found = []
     for one, other in combinations(audits, 2):
+        if (one.main.split, one.main.folds) != (other.main.split, other.main.folds):
+            continue  # other people were attacked: no pairs
         for first in one.main.attributes:
             if first.role != "hide":
                 continue

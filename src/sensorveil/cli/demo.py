@@ -11,7 +11,6 @@ import typer
 from sensorveil.cli.audits import print_audit
 from sensorveil.cli.options import AsJson, Quiet, Seed
 from sensorveil.cli.screen import Screen
-from sensorveil.errors import Refusal
 
 
 def demo(
@@ -24,13 +23,12 @@ def demo(
     import sensorveil
     from sensorveil.audit.audit import AuditSettings, audit
     from sensorveil.conditions import conditions
-    from sensorveil.files import check_place, write_json, written_folder
+    from sensorveil.files import check_place, check_replaceable, write_json, written_folder
     from sensorveil.report.page import write_page
 
     screen = Screen(quiet, as_json)
     check_place(out)
-    if out.exists() and (not out.is_dir() or not (out / "hidden.npz").exists()):
-        raise Refusal(f"{out} exists already and is no demo; choose another --out")
+    check_replaceable(out, {"run", "hidden.npz", "audit.json", "audit.html"}, "demo")
     screen.say("Ten people do seven shoulder exercises with a watch on one wrist (dataset watch).")
     screen.say(
         "The application needs the exercise; the arm tells which shoulder is treated: private."

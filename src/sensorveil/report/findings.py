@@ -54,13 +54,18 @@ def overall(found: Sequence[Finding]) -> str:
 
 
 def _finding(audit: Audit, name: str) -> Finding:
+    """The split that gives the attribute away, else the first that could attack it."""
     why_not = audit.main.left_out.get(name, "it was not attacked")
-    for part in audit.parts:
-        for found in part.attributes:
-            if found.attribute == name:
-                is_main = part is audit.main
-                return Finding(name, part, found, is_main, "" if is_main else why_not)
-    return Finding(name, audit.main, None, True, why_not)
+    tried = [(part, a) for part in audit.parts for a in part.attributes if a.attribute == name]
+    if not tried:
+        return Finding(name, audit.main, None, True, why_not)
+    leaks = [pair for pair in tried if pair[1].verdict.status == NOT_HIDDEN]
+    part, found = (leaks or tried)[0]
+    if part is audit.main:
+        return Finding(name, part, found, True)
+    if tried[0][0] is audit.main:
+        why_not = f"there it is {tried[0][1].verdict.status}, but not here"
+    return Finding(name, part, found, False, why_not)
 
 
 def raw_level(found: AttributeAudit) -> Attack | None:

@@ -1,0 +1,56 @@
+"""Adding up windows: by Bayes' rule, with each fold's own prior."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensorveil.audit.results import SEMI
+from sensorveil.audit.sessions import Reading, Truth, session_points
+
+
+def leaky(priors: tuple[float, float], people: int = 40, windows: int = 60, shift: float = 0.4):
+    """Exact posteriors of a faint leak, under another prior for each half of the people."""
+    generator = np.random.default_rng(1)
+    person = np.repeat(np.arange(people), windows)
+    gender = person % 2
+    level = shift * (gender - 0.5) + generator.normal(size=len(person))
+    fold = person // 2 % 2
+    ones = np.array(priors)[fold]
+    odds = shift * level + np.log(ones / (1 - ones))
+    scores = -np.logaddexp(0, np.stack([odds, -odds], axis=1))
+    own = np.log(np.stack([1 - ones, ones], axis=1))
+    truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own)
+    return truth, Reading(SEMI, "exact", scores[None])
+
+
+def test_sessions_take_out_the_prior_of_their_own_fold():
+    truth, reading = leaky((0.8, 0.2))
+    points = {p.windows: p for p in session_points(truth, [reading]) if p.group == "recording"}
+    assert points[60].accuracy.value > 0.8
+    assert points[60].found
+    # With one prior for all folds, the sum of sixty errors outweighs the leak.
+    pooled = Truth(**{**vars(truth), "log_prior": np.full_like(truth.log_prior, np.log(0.5))})
+    wrong = {p.windows: p for p in session_points(pooled, [reading]) if p.group == "recording"}
+    assert wrong[60].accuracy.value < 0.6
+
+
+def test_accuracy_grows_as_the_closed_form_says():
+    from scipy.stats import norm
+
+    truth, reading = leaky((0.5, 0.5), people=300)
+    for point in session_points(truth, [reading]):
+        if point.group == "recording" and point.windows:
+            expected = norm.cdf(0.4 * np.sqrt(point.windows) / 2)
+            error = np.sqrt(expected * (1 - expected) / point.sessions)
+            assert abs(point.accuracy.value - expected) < 4 * error + 1e-9
+
+
+def test_groups_whose_class_changes_are_left_out():
+    truth, reading = leaky((0.5, 0.5))
+    mixed = Truth(**{**vars(truth), "person": truth.person // 2})
+    assert {point.group for point in session_points(mixed, [reading])} == {"recording"}
+
+
+def test_guessing_is_not_found():
+    truth, reading = leaky((0.5, 0.5), shift=0.0)
+    assert not any(point.found for point in session_points(truth, [reading]))
