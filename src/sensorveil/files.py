@@ -98,7 +98,9 @@ def check_replaceable(path: Path, own: set[str], what: str) -> None:
         raise Refusal(f"{path} exists already and is no {what}; choose another --out")
     foreign = sorted({entry.name for entry in path.iterdir()} - own)
     if foreign:
-        raise Refusal(f"{path} holds '{foreign[0]}', which is no part of this {what}")
+        raise Refusal(
+            f"{path} holds '{foreign[0]}', which is no part of this {what}; choose another --out"
+        )
 
 
 def _parent(path: Path) -> Path:
