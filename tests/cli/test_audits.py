@@ -119,3 +119,9 @@ def test_bad_audits(refused, runs, tmp_path):
         (["sweep", "noise", "--grid", "snr=1", "--part", "train", "--out", "x"], "part 'train'"),
     ):
         assert line in refused(*words)
+
+
+def test_people_never_seen_cannot_be_swept(done, refused, tiny):
+    done("fit", "noise", *DATA, "--keep", "activity", "--hide", "subject", "--out", "who")
+    words = ("sweep", "who", *DATA[2:], "--grid", "snr=1", "--out", "x")
+    assert "'subject' cannot be swept" in refused(*words)

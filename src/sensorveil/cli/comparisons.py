@@ -99,6 +99,7 @@ def sweep(
 ) -> None:
     """The trade-off over strengths, without training again, by one quick attacker."""
     import sensorveil
+    from sensorveil.audit.evaluation import scorable
     from sensorveil.audit.results import TradeOff
     from sensorveil.audit.sweep import sweep as swept
     from sensorveil.conditions import conditions
@@ -115,6 +116,10 @@ def sweep(
     device = given.check_device(device)
     veil = sensorveil.load_run(run, device)
     split = split_of(veil, run, data, source, option, None, None)
+    left_out = scorable(split)[1]
+    for name in (veil.policy_.keep[0], veil.policy_.hide[0]):
+        if name in left_out:  # an attacker who cannot be right would look like perfect privacy
+            raise Refusal(f"attribute '{name}' cannot be swept on this split: {left_out[name]}")
     if part == "validation" and veil.origin_ and veil.origin_.part != "fitting":
         screen.say("This run saw the validation windows in training; fit --part fitting avoids it.")
     with screen.bars():
