@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
-from sensorveil.audit.ladder import Fold, climb, obfuscated, second, thinned
+from sensorveil.audit.ladder import Fold, climb, insider_halves, obfuscated, second, thinned
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INSIDER,
     LAZY,
     NOT_HIDDEN,
     RAW,
@@ -77,7 +78,7 @@ def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
     assert best(found, SEMI) >= 0.95
     assert best(found, LAZY) >= 0.95
     assert found.verdict.status == NOT_HIDDEN
-    assert found.worst.level in (LAZY, SEMI)
+    assert found.worst.level in (LAZY, SEMI, INSIDER)
 
 
 def test_resampling_by_label_is_hidden(people):
@@ -87,7 +88,50 @@ def test_resampling_by_label_is_hidden(people):
     assert found.worst.advantage.value <= 0.02
     assert found.control.advantage.value >= 0.05
     assert found.verdict.status == HIDDEN, found.verdict
-    assert {a.level for a in found.attacks} == {RAW, IGNORANT, LAZY, SEMI, FULL}
+    assert {a.level for a in found.attacks} == {RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL}
+
+
+class Memorised(Obfuscator):
+    """Safe on what it was trained on, and turns all else upside down, with everything in it."""
+
+    name = "memorised"
+    summary = "test only"
+    capabilities = Capabilities()
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        self.people_ = np.unique(windows.subject)
+
+    def _obfuscate(self, windows, strength, generator):
+        noise = generator.normal(size=(len(windows), *windows.shape))
+        known = np.isin(windows.subject, self.people_)
+        return np.where(known[:, None, None], noise, 30 - 5 * windows.signal[:, ::-1])
+
+
+def test_who_learns_from_what_the_obfuscator_never_saw_finds_what_others_miss(people):
+    found = climbed(Memorised().fit(people.train, "activity", "gender"), people)
+    guess = found.majority
+    assert max(best(found, level) for level in (IGNORANT, LAZY, SEMI)) < guess + 0.02
+    assert best(found, INSIDER) > 0.9
+    assert found.worst.level == INSIDER
+    assert found.verdict.status == NOT_HIDDEN
+
+
+def test_halves_of_the_test_never_share_a_person_or_a_sample(people):
+    for known, attacked in insider_halves(people):
+        assert not set(people.test.subject[known]) & set(people.test.subject[attacked])
+    same = load("simulated", "recording", people=24, windows=60, recordings=4)
+    halves = insider_halves(same)
+    covered = np.sort(np.concatenate([attacked for _, attacked in halves]))
+    np.testing.assert_array_equal(covered, np.arange(len(same.test)))  # each is attacked once
+    for known, attacked in halves:
+        for recording in np.unique(same.test.recording):
+            learnt, tried = (
+                same.test.start[part[same.test.recording[part] == recording]]
+                for part in (known, attacked)
+            )
+            apart = np.abs(learnt[:, None] - tried)
+            assert apart.min(initial=same.test.length) >= same.test.length
+    assert insider_halves(replace(same, test=thinned(same.test, 100, 0))) == []
 
 
 def test_raw_data_is_not_hidden(people):

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.linkage import (
     OBFUSCATED_SESSION,
     RAW_SESSION,
     LinkageBudget,
+    Round,
     _draw_sessions,
     _Linker,
     _Sessions,
     _Side,
     linkage,
 )
-from sensorveil.audit.results import Linkage
+from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, VOID, Linkage
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -36,7 +38,9 @@ def people(count: int = 24, windows: int = 4, **options: Any) -> Split:
 
 
 def linked(split: Split, test: Windows, train: Windows, **rest: Any) -> dict[str, Linkage]:
-    found = linkage(split, test, train, keep=("activity",), budget=SMALL, **rest)
+    seed = rest.pop("seed", 0)
+    rounds = [[Round(split, test, train)]]
+    found = linkage(rounds, (seed,), keep=("activity",), budget=SMALL, **rest)
     return {result.gallery: result for result in found}
 
 
@@ -51,6 +55,8 @@ def test_strong_identity_is_linked_where_nothing_is_hidden() -> None:
         assert result.raw_equal_error_rate.value < 0.15
         assert result.rank1.value >= result.raw_rank1.value
         assert result.rank1.people == 6
+        assert result.found
+    assert judge_linkage(list(found.values())).status == NOT_HIDDEN
 
 
 def test_label_only_resampling_leaves_chance() -> None:
@@ -63,6 +69,45 @@ def test_label_only_resampling_leaves_chance() -> None:
         assert result.rank1.value < 1 / 12 + 3 * 0.04
         assert result.rank1.low <= result.rank1_chance
         assert 0.4 < result.equal_error_rate.value < 0.6
+        assert not result.found
+
+
+def test_folds_and_seeds_are_pooled_and_a_planted_leak_is_found() -> None:
+    """Nothing is left of the person, but marks that were put there are found: hidden, not void."""
+    rounds: list[list[Round]] = [[], []]
+    for fold in (0, 1):
+        split = load("simulated", "subject", fold, people=64, windows=4, identity=3.0)
+        veil = Resample(width=8, epochs=6, batch=32).fit(split.train, "activity", "subject")
+        for seed in (0, 1):
+            test = veil.obfuscate(split.test, seed=2 * seed)
+            train = veil.obfuscate(split.train, seed=2 * seed + 1)
+            rounds[seed].append(Round(split, test, train))
+    found = linkage(rounds, (0, 1), keep=("activity",), budget=SMALL)
+    raw, hidden = found
+    assert (raw.people, raw.sessions) == (32, 256)
+    assert raw.rank1_chance == pytest.approx(1 / 16)
+    assert raw.control is None
+    assert hidden.control is not None
+    assert 0.05 < hidden.planted < 0.2
+    assert hidden.control_found
+    assert hidden.planted / 2 < hidden.control.value - hidden.rank1_chance < 2 * hidden.planted
+    assert judge_linkage(found).status == HIDDEN
+    blind = replace(hidden, control_found=False)
+    assert judge_linkage([raw, blind]).status == VOID
+    unread = [replace(link, raw_rank1=link.rank1) for link in found]
+    assert judge_linkage(unread).status == VOID
+
+
+def test_what_marks_add_to_rank_one() -> None:
+    """Four people, one probe and one gallery session each: two pairs of marks, one half of one."""
+    sessions = _Sessions(
+        of_window=np.arange(8),
+        person=np.arange(8) // 2,
+        kept=np.zeros(8, int),
+        in_gallery=np.arange(8) % 2 == 0,
+    )
+    marked = np.array([True, True, True, True, True, False, False, False])
+    assert sessions.gain(marked) == pytest.approx(2 / 4 * (1 - 1 / 4))
 
 
 def test_without_identity_raw_sessions_are_linked_by_chance() -> None:

@@ -187,9 +187,12 @@ def test_another_verdict_on_another_split_stands_beside_the_first():
     other = replace(whole.parts[1], attributes=(sample.gender_found_out(),))
     header = render(replace(whole, parts=(whole.main, other))).split("<nav")[0]
     assert "Measured on the split paper, with the same people in training and test" in header
-    assert "there it is hidden, but not here" in header
+    assert "on the split subject: hidden, since " in header
     assert "not hidden" in header
-    assert "On the split paper" not in render(whole).split("<nav")[0]
+    assert "On the split subject" in header
+    agreed = render(whole).split("<nav")[0]
+    assert "On the split paper" in agreed
+    assert "hidden too" in agreed
 
 
 def test_conditions_are_all_there():

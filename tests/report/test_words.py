@@ -5,14 +5,24 @@ from dataclasses import replace
 import pytest
 import sample
 
-from sensorveil.audit.results import FULL, HIDDEN, IGNORANT, LAZY, NOT_HIDDEN, SEMI, VOID
+from sensorveil.audit.results import (
+    FULL,
+    HIDDEN,
+    IGNORANT,
+    LAZY,
+    NOT_HIDDEN,
+    SEMI,
+    VOID,
+    Reidentification,
+    Verdict,
+)
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import numbers, words
 from sensorveil.report.findings import Finding, findings, overall
 
 
 def finding(found):
-    return Finding(found.attribute, sample.part(found), found, is_main=True)
+    return Finding(found.attribute, sample.part(found), found.verdict, found, is_main=True)
 
 
 def test_hidden_says_from_whom_and_against_what():
@@ -95,7 +105,36 @@ def test_identity_comes_from_the_split_that_could_attack_it():
     assert gender.is_main
     assert not identity.is_main
     assert identity.part.split == "paper"
-    assert identity.why_not.startswith("nobody is both")
+    assert identity.elsewhere.startswith("nobody is both")
+
+
+def test_new_people_whose_sessions_are_linked_decide_about_identity():
+    whole = sample.two_hidden()
+    linked = Verdict(NOT_HIDDEN, "a session is matched in 60% of cases")
+    leaky = replace(whole, parts=(replace(whole.main, identity=linked), *whole.parts[1:]))
+    identity = findings(leaky)[1]
+    assert (identity.is_main, identity.status) == (True, NOT_HIDDEN)
+    assert words.attribute_sentence(identity).endswith("is not hidden: " + linked.reason + ".")
+    assert leaky.verdict() == linked
+    said = words.other_splits(leaky, identity)
+    assert said[0].startswith("On the split paper")
+    unlinked = Verdict(HIDDEN, "by chance")
+    safe = replace(whole, parts=(replace(whole.main, identity=unlinked), *whole.parts[1:]))
+    identity = findings(safe)[1]
+    assert identity.found is not None  # the split that has attackers to show, if it is as good
+    assert any("too: by chance" in line for line in words.other_splits(safe, identity))
+
+
+def test_what_re_identification_finds_is_not_hidden():
+    whole = sample.audit()
+    again = Reidentification("gender", "ObscureNet", 20, 0.70, 0.01, 0.57)
+    leaky = replace(whole, parts=(replace(whole.main, reidentification=(again,)),))
+    assert leaky.verdict().status == NOT_HIDDEN
+    assert "re-identification as in ObscureNet is right in 70.0%" in leaky.verdict().reason
+    assert leaky.worst_advantage() == pytest.approx(0.13)
+    weak = replace(again, mean=0.58)
+    safe = replace(whole, parts=(replace(whole.main, reidentification=(weak,)),))
+    assert safe.verdict().status == HIDDEN
 
 
 def test_what_no_split_attacked_is_void():

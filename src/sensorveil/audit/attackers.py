@@ -11,6 +11,7 @@ import numpy as np
 from sensorveil.data.windows import Windows
 from sensorveil.measures.features import RandomConvolutions, spectral_features
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.linear import LinearReader
 
 CNN, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
 FAMILIES = {
@@ -81,7 +82,7 @@ class Evidence:
             return {name: model.log_probabilities(part) for name, part in self.tests.items()}
         train, tests = self._convolved if family == CONVOLUTIONS else self._spectral
         read = _linear if family == CONVOLUTIONS else _trees
-        return read(train[rows], labels, tests, classes, self.budget, self.seed)
+        return read(train[rows], labels, tests, classes, self)
 
     @cached_property
     def _convolved(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -112,18 +113,12 @@ def _linear(
     codes: np.ndarray,
     tests: Mapping[str, np.ndarray],
     classes: int,
-    budget: Budget,
-    seed: int,
+    like: Evidence,
 ) -> dict[str, np.ndarray]:
-    """Logistic regression on standardised features."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    # Strong shrinkage: there are nearly as many features as windows.
-    head = LogisticRegression(C=0.01, max_iter=300, tol=1e-3)
-    model = make_pipeline(StandardScaler(), head).fit(train, codes)
-    return _spread_out(model, tests, classes)
+    """Softmax regression, with strong shrinkage: nearly as many features as windows."""
+    reader = LinearReader(shrinkage=100 / len(codes), device=like.device)
+    reader.fit(train, codes, classes)
+    return {name: reader.log_probabilities(features) for name, features in tests.items()}
 
 
 def _trees(
@@ -131,27 +126,23 @@ def _trees(
     codes: np.ndarray,
     tests: Mapping[str, np.ndarray],
     classes: int,
-    budget: Budget,
-    seed: int,
+    like: Evidence,
 ) -> dict[str, np.ndarray]:
     """Boosted trees; many classes get fewer rounds, since each round grows a tree for each."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rounds = max(10, int(budget.rounds * min(1.0, 4 / len(np.unique(codes)))))
+    present = np.unique(codes)
     model = HistGradientBoostingClassifier(
-        max_iter=rounds, learning_rate=0.15, max_leaf_nodes=15, early_stopping=False,
-        random_state=seed,
-    ).fit(train, codes)  # fmt: skip
-    return _spread_out(model, tests, classes)
-
-
-def _spread_out(
-    model: object, tests: Mapping[str, np.ndarray], classes: int
-) -> dict[str, np.ndarray]:
-    """Log-probabilities over all classes; those that never occurred in training are near zero."""
+        max_iter=max(10, int(like.budget.rounds * min(1.0, 4 / len(present)))),
+        learning_rate=0.15,
+        max_leaf_nodes=15,
+        early_stopping=False,
+        random_state=like.seed,
+    ).fit(train, codes)
     found = {}
     for name, features in tests.items():
+        # Classes that never occurred in training are nearly impossible.
         table = np.full((len(features), classes), 1e-9)
-        table[:, model.classes_] = model.predict_proba(features)  # type: ignore[attr-defined]
+        table[:, present] = model.predict_proba(features)
         found[name] = np.log(np.maximum(table, 1e-9))
     return found

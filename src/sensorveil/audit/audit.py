@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sensorveil.audit.attackers import Budget, Evidence
+from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
-from sensorveil.audit.linkage import LinkageBudget, linkage
+from sensorveil.audit.linkage import LinkageBudget, Round, linkage
 from sensorveil.audit.reidentification import (
     cloak_reidentification,
     obscurenet_reidentification,
@@ -45,6 +46,8 @@ class AuditSettings:
     quick: bool = False
     reidentification_runs: int = 20
     plain: tuple[str, ...] = PLAIN
+    examples: int = 3
+    """Windows to show before and after; they are somebody's data, and go where the result goes."""
 
     @classmethod
     def for_two_cores(cls) -> AuditSettings:
@@ -115,7 +118,7 @@ def audit_split(
     links: tuple[Linkage, ...] = ()
     if disjoint:
         try:
-            links = _linkage(first, output, settings, device)
+            links = _linkage(folds, outputs, settings, device)
         except Refusal as refusal:  # too few sessions: the page says so
             left_out["linkage"] = str(refusal)
     kept = tuple(
@@ -149,22 +152,32 @@ def audit_split(
             [name for name in names if name != "subject"],
             0,
             settings.quick,
+            device,
         ),
         linkage=links,
+        identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
         trade_off=_trade_off(first, output, settings, device),
-        examples=_examples(first.split.test, output.test),
+        examples=_examples(first.split.test, output.test, settings.examples),
     )
 
 
 def _linkage(
-    fold: Fold, output: Output, settings: AuditSettings, device: str
+    folds: Sequence[Fold],
+    outputs: Mapping[tuple[int, int], Output],
+    settings: AuditSettings,
+    device: str,
 ) -> tuple[Linkage, ...]:
     budget = LinkageBudget.quick() if settings.quick else LinkageBudget()
-    keep = fold.veil.policy_.keep
-    return linkage(
-        fold.split, output.test, output.train, 0, keep=keep, budget=budget, device=device
-    )
+    rounds = [
+        [
+            Round(fold.split, outputs[n, seed].test, outputs[n, seed].train)
+            for n, fold in enumerate(folds)
+        ]
+        for seed in settings.seeds
+    ]
+    keep = folds[0].veil.policy_.keep
+    return linkage(rounds, settings.seeds, keep=keep, budget=budget, device=device)
 
 
 def _reidentification(
@@ -219,9 +232,9 @@ def _trade_off(
     return tuple(points)
 
 
-def _examples(raw: Windows, hidden: Windows, count: int = 3) -> tuple[Example, ...]:
+def _examples(raw: Windows, hidden: Windows, count: int) -> tuple[Example, ...]:
     """A few windows before and after, with at most four channels."""
-    if len(raw.shape) == 3:
+    if len(raw.shape) == 3 or not count:
         return ()
     chosen = np.linspace(0, len(raw) - 1, count).astype(int)
     before, after = (_drawn(windows.batch(chosen)) for windows in (raw, hidden))

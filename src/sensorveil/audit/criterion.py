@@ -14,6 +14,7 @@ from sensorveil.audit.results import (
     RAW,
     VOID,
     Attack,
+    Linkage,
     SessionPoint,
     Verdict,
 )
@@ -24,8 +25,11 @@ CRITERION = (
     " guessing the majority class, and an area under the ROC curve of at most 0.55, and no attacker"
     " who adds up windows of a recording or person is better than guessing beyond its interval, and"
     " the same attackers find at least half of a leak of 10 points that was planted in the same"
-    " output. Where they do not, or where they cannot read the attribute from raw data either, the"
-    " result is void."
+    " output. A model trained on a leaked part of the output counts as an attacker too. Who people"
+    " are is, where they are new to everybody, a matter of linking their sessions: no linker may"
+    " match sessions of one person better than by chance beyond its interval. Where a planted leak"
+    " is not found, or where nobody can read the attribute from raw data either, the result is"
+    " void."
 )
 
 
@@ -79,6 +83,39 @@ def judge(
         f"the worst attacker ({worst.level}, {worst.family}) is {_points(worst.advantage.value)}"
         f" better than guessing, and the same attackers found {_points(control.advantage.value)} of"
         f" a planted leak of {_points(planted)}",
+    )
+
+
+def judge_linkage(links: Sequence[Linkage]) -> Verdict:
+    """The verdict about who people are where they are new to all: can their sessions be linked?"""
+    for link in links:
+        if link.found:
+            return Verdict(
+                NOT_HIDDEN,
+                f"an obfuscated session is matched to the right {link.gallery} in"
+                f" {link.rank1.value:.1%} of cases (guessing gives {link.rank1_chance:.1%}), with"
+                f" an equal error rate of {link.equal_error_rate.value:.1%}",
+            )
+    raw = max(link.raw_rank1.value - link.rank1_chance for link in links)
+    if raw < LEAST_RAW:
+        return Verdict(
+            VOID, f"the linkers are only {_points(raw)} better than guessing on raw data"
+        )
+    for link in links:
+        if link.control is None:
+            continue
+        had = link.control.value - link.rank1_chance
+        if not link.control_found or had < link.planted / 2:
+            return Verdict(
+                VOID,
+                f"the linkers found {_points(had)} of a planted leak of {_points(link.planted)} in"
+                f" {link.sessions} sessions of {link.people} people: that is too few to tell",
+            )
+    worst = max(links, key=lambda link: link.rank1.value - link.rank1_chance)
+    return Verdict(
+        HIDDEN,
+        f"the right one of the people compared is found in {worst.rank1.value:.1%} of cases"
+        f" (guessing gives {worst.rank1_chance:.1%}, raw data {worst.raw_rank1.value:.1%})",
     )
 
 

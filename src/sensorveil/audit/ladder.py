@@ -14,6 +14,7 @@ from sensorveil.audit.results import (
     CONTROL,
     FULL,
     IGNORANT,
+    INSIDER,
     LAZY,
     RAW,
     SEMI,
@@ -56,7 +57,8 @@ class Output:
 def second(veil: Obfuscator, split: Split) -> Obfuscator:
     """The same method and settings, trained on the same windows with another seed."""
     again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
-    return again.fit(split.train, veil.policy_.keep, veil.policy_.hide)
+    learnt = split.fitting if veil.origin_ and veil.origin_.part == "fitting" else split.train
+    return again.fit(learnt, veil.policy_.keep, veil.policy_.hide)
 
 
 def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
@@ -103,30 +105,74 @@ def climb(
     return tuple(_summary(folds, name, readings[name]) for name in attributes)
 
 
-def _rungs(
-    fold: Fold, output: Output, budget: Budget, seed: int, device: str
-) -> dict[str, Evidence]:
+@dataclass(frozen=True, eq=False)
+class _Rung:
+    """Evidence, the windows whose true labels come with it, and which test windows it is about."""
+
+    evidence: Evidence
+    labelled: Windows
+    rows: np.ndarray | None = None
+
+
+def _rungs(fold: Fold, output: Output, budget: Budget, seed: int, device: str) -> list[_Rung]:
     """The evidence of each rung; features are worked out once for all attributes."""
     raw = thinned(fold.split.train, budget.windows, seed)
-    rungs = {
-        RAW: Evidence(raw, {RAW: fold.split.test, IGNORANT: output.test}, budget, seed, device),
-        LAZY: Evidence(output.lazy, {LAZY: output.test}, budget, seed, device),
-        SEMI: Evidence(output.train, {SEMI: output.test}, budget, seed, device),
-    }
+
+    def rung(train: Windows, tests: dict[str, Windows], rows: np.ndarray | None = None) -> _Rung:
+        return _Rung(Evidence(train, tests, budget, seed, device), train, rows)
+
+    rungs = [
+        rung(raw, {RAW: fold.split.test, IGNORANT: output.test}),
+        rung(output.lazy, {LAZY: output.test}),
+        rung(output.train, {SEMI: output.test}),
+    ]
+    for known, attacked in insider_halves(fold.split):
+        test = output.test.select(attacked)
+        rungs.append(rung(output.test.select(known), {INSIDER: test}, attacked))
     code = fold.veil.condition(raw)
     if code is not None:
         test_code = fold.veil.condition(fold.split.test)
         assert test_code is not None
-        rungs[FULL] = Evidence(
+        informed = Evidence(
             output.train, {FULL: output.test}, budget, seed, device, code, {FULL: test_code}
         )
+        rungs.append(_Rung(informed, output.train))
     return rungs
+
+
+_FEWEST = 300  # windows below which half of the test teaches nobody anything
+
+
+def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which test windows leak with labels, and which are then attacked: (positions, positions).
+
+    Where people are new to the obfuscator, half of them leak; where they are not, one half of each
+    recording, less what overlaps with the other half. There is none if the test is too small.
+    """
+    test = split.test
+    if not set(test.subject) & set(split.train.subject):
+        people = np.random.default_rng(0).permutation(np.unique(test.subject))
+        first = np.isin(test.subject, people[: len(people) // 2])
+        halves = [(first, ~first), (~first, first)]
+    else:
+        begin = np.full(len(test.recordings), np.iinfo(np.int64).max)
+        end = np.zeros(len(test.recordings), np.int64)
+        np.minimum.at(begin, test.recording, test.start)
+        np.maximum.at(end, test.recording, test.start + test.length)
+        middle = ((begin + end) // 2)[test.recording]
+        late = test.start >= middle
+        halves = [
+            (test.start + test.length <= middle, late),
+            (test.start >= middle + test.length, ~late),
+        ]
+    found = [(np.flatnonzero(known), np.flatnonzero(attacked)) for known, attacked in halves]
+    return found if min(len(known) for known, _ in found) >= _FEWEST else []
 
 
 def _fold_readings(
     fold: Fold,
     output: Output,
-    rungs: Mapping[str, Evidence],
+    rungs: Sequence[_Rung],
     name: str,
     seed: int,
     budget: Budget,
@@ -134,30 +180,33 @@ def _fold_readings(
 ) -> dict[tuple[str, str], np.ndarray]:
     """Log-probabilities on the fold's test windows by level and family."""
     classes = len(output.test.classes[name])
-    codes = output.train.codes(name)
-    known = codes != UNKNOWN
+    prior = np.minimum(_log_prior(fold.split.train.codes(name), classes), 0)
     found: dict[tuple[str, str], np.ndarray] = {}
-    for level, evidence in rungs.items():
+    control = _control(output, name, classes, seed, rungs[0].evidence, share)
+    for rung in (*rungs, control):
+        codes = rung.labelled.codes(name)
         for family in budget.families:
-            if level == FULL and family == CNN:
+            if FULL in rung.evidence.tests and family == CNN:
                 continue  # the network reads windows only
-            for tested, scores in evidence.attack(family, codes, classes, known).items():
-                found[tested, family] = scores
-    control = _control_evidence(output, name, classes, seed, rungs[SEMI], share)
-    for family in budget.families:
-        found[CONTROL, family] = control.attack(family, codes, classes, known)[CONTROL]
+            for level, scores in rung.evidence.attack(
+                family, codes, classes, codes != UNKNOWN
+            ).items():
+                if level == INSIDER:  # as if it had learnt from the shares of training
+                    scores = scores - _log_prior(codes, classes) + prior
+                whole = found.setdefault((level, family), np.zeros((len(output.test), classes)))
+                whole[slice(None) if rung.rows is None else rung.rows] = scores
     return found
 
 
-def _control_evidence(
+def _control(
     output: Output, name: str, classes: int, seed: int, like: Evidence, share: float
-) -> Evidence:
+) -> _Rung:
     generator = np.random.default_rng(seed)
-    marked = [
+    train, test = (
         plant(part, part.codes(name), classes, share, generator)
         for part in (output.train, output.test)
-    ]
-    return Evidence(marked[0], {CONTROL: marked[1]}, like.budget, seed, like.device)
+    )
+    return _Rung(Evidence(train, {CONTROL: test}, like.budget, seed, like.device), train)
 
 
 def _pooled_codes(folds: Sequence[Fold], name: str) -> np.ndarray:

@@ -7,12 +7,13 @@ tells people apart, and compares sessions of the test people by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sensorveil.audit.results import Linkage
+from sensorveil.audit.control import PLANTED, plant_identity
+from sensorveil.audit.results import MOST_ADVANTAGE, MOST_AUC, Linkage
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -21,8 +22,9 @@ from sensorveil.measures.features import RandomConvolutions, spectral_features
 from sensorveil.measures.verification import (
     equal_error_rate_of_counts,
     rank1_hits,
-    score_counts,
+    rank_counts,
 )
+from sensorveil.progress import track
 
 RAW_SESSION, OBFUSCATED_SESSION = "raw session", "obfuscated session"
 
@@ -46,17 +48,27 @@ class LinkageBudget:
         return cls(train_windows=2_000, windows_per_session=20, kernels=200, components=60)
 
 
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One fold with what an obfuscator made of its test and training windows with one seed."""
+
+    split: Split
+    hidden_test: Windows
+    hidden_train: Windows
+
+
 def linkage(
-    split: Split,
-    hidden_test: Windows,
-    hidden_train: Windows,
-    seed: int = 0,
+    rounds: Sequence[Sequence[Round]],
+    seeds: Sequence[int] = (0,),
     *,
     keep: Sequence[str] = (),
     budget: LinkageBudget | None = None,
     device: str = "cpu",
 ) -> tuple[Linkage, ...]:
     """Matches obfuscated sessions of test people to raw and to obfuscated ones.
+
+    `rounds[i][n]` is fold n with the i-th seed. People of all folds are pooled, though each is only
+    ever compared with those of the same fold, and seeds are averaged.
 
     A session is one recording. Half of each test person's sessions are the gallery, raw or
     obfuscated, and the others the probes, obfuscated; `raw_rank1` and `raw_equal_error_rate` are
@@ -70,61 +82,135 @@ def linkage(
 
     Two linkers try: one that learnt from raw windows, and one that adapted, by learning from
     what it is to compare (obfuscated windows; with a raw gallery, raw and obfuscated ones). The
-    better of the two counts, so that with few probes chance is exceeded a little by mere luck.
+    better of the two counts, so that with few probes chance is exceeded a little by mere luck; a
+    link is `found` only where it stands out of that. Whether it would be is checked by a control:
+    some sessions of the obfuscated windows are marked by tones that tell the person.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     budget = budget or LinkageBudget()
-    raw_test = split.test
-    if len(hidden_test) != len(raw_test):
-        raise ValueError("the obfuscated test windows are not those of the split")
-    generator = np.random.default_rng(seed)
-    kept = _kept(split, keep)
-    chosen, sessions = _draw_sessions(raw_test, kept(raw_test), budget, generator)
-    raw, hidden = _prepared(
-        [split.train, hidden_train],
-        [raw_test.select(chosen), hidden_test.select(chosen)],
-        kept,
-        sessions,
-        budget,
-        generator,
-        device,
-    )
     # Two threads that share busy cores wait for each other, and matrices this small gain nothing.
     with threadpool_limits(1, user_api="blas"):
-        return _linked(raw, hidden, sessions, budget, seed)
+        work = [(n, seed, one) for n, seed in enumerate(seeds) for one in rounds[n]]
+        tried = [
+            _Trial.of(one, seed, keep, budget, device)
+            for _, seed, one in track(work, "linkage: folds and seeds")
+        ]
+    folds = len(rounds[0])
+    by_seed = [tried[first : first + folds] for first in range(0, len(tried), folds)]
+    return tuple(_pooled(by_seed, gallery) for gallery in (RAW_SESSION, OBFUSCATED_SESSION))
 
 
-def _linked(
-    raw: _Side, hidden: _Side, sessions: _Sessions, budget: LinkageBudget, seed: int
-) -> tuple[Linkage, ...]:
-    """Trains the linkers, and lets them match."""
-    # The linker that learnt from raw windows must not even know kernels that fit obfuscated ones.
-    plain = raw.train.shape[1] - 2 * budget.kernels
-    from_raw = _Linker([raw], slice(plain), budget.components, seed)
-    from_hidden = _Linker([hidden], slice(None), budget.components, seed)
-    from_both = _Linker([raw, hidden], slice(None), budget.components, seed)
-    before = _Matches(from_raw, raw, raw, sessions)
-    found = []
-    for name, gallery, adapted in (
-        (RAW_SESSION, raw, from_both),
-        (OBFUSCATED_SESSION, hidden, from_hidden),
-    ):
-        tried = [_Matches(linker, hidden, gallery, sessions) for linker in (from_raw, adapted)]
-        best = max(tried, key=lambda matches: (matches.rank1.value, -matches.error.value))
-        found.append(
-            Linkage(
-                gallery=name,
-                people=len(np.unique(sessions.person)),
-                sessions=len(sessions.person),
-                rank1=best.rank1,
-                rank1_chance=sessions.chance(),
-                equal_error_rate=best.error,
-                raw_rank1=before.rank1,
-                raw_equal_error_rate=before.error,
-            )
+_RAW_LINKER, _ADAPTED, _PLANTED = "raw", "adapted", "planted"
+_MEASURES = 8  # two galleries, two linkers, rank 1 and equal error rate: each must stand out more
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """All matches in one fold with one seed, by (gallery, linker), and what guessing gives."""
+
+    matches: Mapping[tuple[str, str], _Matches]
+    sessions: _Sessions
+    chance: float
+    planted: float
+
+    @classmethod
+    def of(
+        cls, one: Round, seed: int, keep: Sequence[str], budget: LinkageBudget, device: str
+    ) -> _Trial:
+        """Trains the linkers, and lets them match."""
+        raw_test, hidden_test = one.split.test, one.hidden_test
+        if len(hidden_test) != len(raw_test):
+            raise ValueError("the obfuscated test windows are not those of the split")
+        generator = np.random.default_rng(seed)
+        kept = _kept(one.split, keep)
+        chosen, sessions = _draw_sessions(raw_test, kept(raw_test), budget, generator)
+        share = float(np.sqrt(PLANTED / (1 - sessions.chance())))  # probe and gallery need a mark
+        marked_test, marked = plant_identity(hidden_test.select(chosen), share, generator)
+        tests = [raw_test.select(chosen), hidden_test.select(chosen), marked_test]
+        some = [
+            train.select(generator.permutation(len(train))[: budget.train_windows])
+            for train in (one.split.train, one.hidden_train)
+        ]
+        trains = [*some, plant_identity(some[1], share, generator)[0]]
+        raw, hidden, planted = _prepared(trains, tests, kept, sessions, budget, device)
+        # The linker that learnt from raw windows must not even know kernels that fit obfuscated
+        # ones.
+        plain = raw.train.shape[1] - 2 * budget.kernels
+        from_raw = _Linker([raw], slice(plain), budget.components, seed)
+        from_hidden = _Linker([hidden], slice(None), budget.components, seed)
+        from_both = _Linker([raw, hidden], slice(None), budget.components, seed)
+        from_planted = _Linker([planted], slice(None), budget.components, seed)
+        matches = {
+            (RAW_SESSION, _RAW_LINKER): _Matches(from_raw, hidden, raw, sessions),
+            (RAW_SESSION, _ADAPTED): _Matches(from_both, hidden, raw, sessions),
+            (OBFUSCATED_SESSION, _RAW_LINKER): _Matches(from_raw, hidden, hidden, sessions),
+            (OBFUSCATED_SESSION, _ADAPTED): _Matches(from_hidden, hidden, hidden, sessions),
+            (OBFUSCATED_SESSION, _PLANTED): _Matches(from_planted, planted, planted, sessions),
+            (_RAW_LINKER, _RAW_LINKER): _Matches(from_raw, raw, raw, sessions),
+        }
+        by_session = np.zeros(len(sessions.person), bool)
+        by_session[sessions.of_window] = marked
+        return cls(matches, sessions, sessions.chance(), sessions.gain(by_session))
+
+
+def _pooled(by_seed: Sequence[Sequence[_Trial]], gallery: str) -> Linkage:
+    """One gallery's figures over folds and seeds."""
+    first = by_seed[0]
+    linkers = {name: _Figures.of(by_seed, (gallery, name)) for name in (_RAW_LINKER, _ADAPTED)}
+    best = max(linkers.values(), key=lambda one: (one.rank1.value, -one.error.value))
+    before = _Figures.of(by_seed, (_RAW_LINKER, _RAW_LINKER))
+    trials = [trial for trials in by_seed for trial in trials]
+    probes = [int((~trial.sessions.in_gallery).sum()) for trial in trials]
+    chance = float(np.average([trial.chance for trial in trials], weights=probes))
+    control = planted = None
+    if gallery == OBFUSCATED_SESSION:
+        control = _Figures.of(by_seed, (gallery, _PLANTED))
+        planted = float(np.average([trial.planted for trial in trials], weights=probes))
+    return Linkage(
+        gallery=gallery,
+        people=sum(len(np.unique(trial.sessions.person)) for trial in first),
+        sessions=sum(len(trial.sessions.person) for trial in first),
+        rank1=best.rank1,
+        rank1_chance=chance,
+        equal_error_rate=best.error,
+        raw_rank1=before.rank1,
+        raw_equal_error_rate=before.error,
+        found=any(one.stands_out(chance) for one in linkers.values()),
+        control=control.rank1 if control else None,
+        control_found=bool(control and control.stands_out(chance)),
+        planted=planted or 0.0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Figures:
+    """Rank 1 and equal error rate of one linker, with usual and with strict intervals."""
+
+    rank1: Estimate
+    error: Estimate
+    strict_rank1: Estimate
+    strict_error: Estimate
+
+    @classmethod
+    def of(cls, by_seed: Sequence[Sequence[_Trial]], key: tuple[str, str]) -> _Figures:
+        """Pools people over folds and stacks seeds."""
+        found = [[trial.matches[key] for trial in trials] for trials in by_seed]
+        hits = np.stack([np.concatenate([m.hits for m in matches]) for matches in found])
+        counts = np.stack([np.concatenate([m.counts for m in matches]) for matches in found])
+        tail = 2 * 0.05 / _MEASURES  # one side only counts
+        return cls(
+            _estimate(hits, _hit_rate),
+            _estimate(counts, equal_error_rate_of_counts),
+            _estimate(hits, _hit_rate, tail),
+            _estimate(counts, equal_error_rate_of_counts, tail),
         )
-    return tuple(found)
+
+    def stands_out(self, chance: float) -> bool:
+        """Whether it is better than guessing by more than is let pass, and beyond its interval."""
+        hit, error = self.strict_rank1, self.strict_error
+        by_hits = hit.value > chance + MOST_ADVANTAGE and hit.low > chance
+        return by_hits or (error.value < 1 - MOST_AUC and error.high < 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +241,13 @@ class _Sessions:
         """Rank 1 of drawing one of the sessions compared."""
         compared = self.compared()
         return float(((compared & self.own()).sum(1) / compared.sum(1)).mean())
+
+    def gain(self, marked: np.ndarray) -> float:
+        """What marks that give away some sessions add to rank 1, for one who reads all marks."""
+        compared, own = self.compared(), self.own()
+        by_chance = (compared & own).sum(1) / compared.sum(1)
+        given_away = marked[~self.in_gallery] & (compared & own & marked[self.in_gallery]).any(1)
+        return float((given_away * (1 - by_chance)).mean())
 
 
 def _kept(split: Split, keep: Sequence[str]) -> Callable[[Windows], np.ndarray]:
@@ -224,23 +317,21 @@ def _prepared(
     kept: Callable[[Windows], np.ndarray],
     sessions: _Sessions,
     budget: LinkageBudget,
-    generator: np.random.Generator,
     device: str,
 ) -> list[_Side]:
-    """Features of all windows, by kernels that fit raw windows and by others that fit obfuscated.
+    """Features of raw, obfuscated and marked windows.
 
-    The columns are those of raw kernels, spectra, and those of obfuscated kernels.
+    The columns are those of kernels that fit raw windows, spectra, and those of kernels that fit
+    obfuscated ones.
     """
-    some = []
     for train in trains:
         if len(np.unique(train.subject)) < 2:
             raise Refusal("linkage needs at least two training people to learn from")
         if np.isin(train.subject, sessions.person).any():
             raise Refusal("linkage is for people who are not in training; classify them instead")
-        some.append(train.select(generator.permutation(len(train))[: budget.train_windows]))
     kernels = [
         RandomConvolutions(budget.kernels, seed, device).fit(train)
-        for seed, train in enumerate(some)
+        for seed, train in enumerate(trains[:2])
     ]
 
     def features(windows: Windows) -> np.ndarray:
@@ -249,7 +340,7 @@ def _prepared(
 
     return [
         _Side(features(train), train.subject, kept(train), features(test))
-        for train, test in zip(some, tests, strict=True)
+        for train, test in zip(trains, tests, strict=True)
     ]
 
 
@@ -317,7 +408,7 @@ class _Linker:
 
 
 class _Matches:
-    """Rank 1 and equal error rate of one linker, with intervals over the people probed."""
+    """Each probed person's first hits (people, 2) and ranked scores (people, 2, bins)."""
 
     def __init__(self, linker: _Linker, probes: _Side, gallery: _Side, sessions: _Sessions) -> None:
         chosen = sessions.in_gallery
@@ -327,14 +418,19 @@ class _Matches:
         person = sessions.person[~chosen]
         hits = rank1_hits(np.where(compared, similarity, -np.inf), person, sessions.person[chosen])
         people, index = np.unique(person, return_inverse=True)
-        table = np.zeros((1, len(people), 2))
-        np.add.at(table[0], index, np.stack([hits, np.ones(len(hits))], axis=1))
-        self.rank1 = _estimate(table, lambda t: t[..., 0] / t[..., 1])
+        self.hits = np.zeros((len(people), 2))
+        np.add.at(self.hits, index, np.stack([hits, np.ones(len(hits))], axis=1))
         row, _ = np.nonzero(compared)
-        counts = score_counts(similarity[compared], own[compared], person[row])
-        self.error = _estimate(counts[None], equal_error_rate_of_counts)
+        self.counts = rank_counts(similarity[compared], own[compared], person[row])
 
 
-def _estimate(tables: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+def _hit_rate(table: np.ndarray) -> np.ndarray:
+    rate: np.ndarray = table[..., 0] / table[..., 1]
+    return rate
+
+
+def _estimate(
+    tables: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], tail: float = 0.05
+) -> Estimate:
     # The same people are drawn for every figure, so that figures can be compared.
-    return bootstrap(tables, statistic, np.random.default_rng(0))
+    return bootstrap(tables, statistic, np.random.default_rng(0), tail=tail)

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sensorveil.measures.estimate import Estimate
 
 FORMAT = 1
 
-RAW, IGNORANT, LAZY, SEMI, FULL, CONTROL = (
+RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL, CONTROL = (
     "raw",
     "ignorant",
     "lazy",
     "semi-informed",
+    "insider",
     "fully informed",
     "control",
 )
@@ -23,7 +26,9 @@ LEVELS = {
     IGNORANT: "trained on raw windows, tested on obfuscated ones: the papers' fixed attacker",
     LAZY: "trained on the output of the same method with another strength or seed",
     SEMI: "trained on the output of this very obfuscator, with true labels",
-    FULL: "the same, and sees the method's own condition or code too",
+    INSIDER: "the same, but on output of windows that the obfuscator never saw: half of the test"
+    " windows, to attack the other half",
+    FULL: "semi-informed, and sees the method's own condition or code too",
     CONTROL: "semi-informed, on output in which a leak of ten points was planted",
 }
 """The rungs of the ladder, from the least to the most informed."""
@@ -32,6 +37,9 @@ MOST_ADVANTAGE = 0.02
 """The advantage over guessing that the criterion lets pass."""
 MOST_AUC = 0.55
 """The area under the ROC curve that the criterion lets pass."""
+
+IDENTITY = "subject"
+"""The attribute that names the person."""
 
 HIDDEN, NOT_HIDDEN, VOID = "hidden", "not hidden", "void"
 
@@ -151,7 +159,11 @@ class Information:
 
 @dataclass(frozen=True)
 class Linkage:
-    """Can an obfuscated session be matched to another session of the same person?"""
+    """Can an obfuscated session be matched to another session of the same person?
+
+    Of an obfuscated gallery there is a control too: `planted` is what a leak that was planted in
+    the same output adds to a perfect linker's first hits, and `control` what the linker then has.
+    """
 
     gallery: str
     people: int
@@ -161,6 +173,11 @@ class Linkage:
     equal_error_rate: Estimate
     raw_rank1: Estimate
     raw_equal_error_rate: Estimate
+    found: bool
+    """Whether sessions are matched better than by chance, beyond a corrected interval."""
+    control: Estimate | None = None
+    control_found: bool = False
+    planted: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -176,6 +193,11 @@ class Reidentification:
     mean: float
     spread: float
     majority: float
+
+    @property
+    def advantage(self) -> float:
+        """How much better than guessing."""
+        return self.mean - self.majority
 
 
 @dataclass(frozen=True)
@@ -223,6 +245,8 @@ class SplitAudit:
     signal: SignalUtility
     information: tuple[Information, ...] = ()
     linkage: tuple[Linkage, ...] = ()
+    identity: Verdict | None = None
+    """The verdict about who people are where they are new: can their sessions be linked?"""
     reidentification: tuple[Reidentification, ...] = ()
     trade_off: tuple[TradeOff, ...] = ()
     examples: tuple[Example, ...] = ()
@@ -230,6 +254,28 @@ class SplitAudit:
     def attribute(self, name: str) -> AttributeAudit:
         """The audit of one attribute."""
         return next(part for part in self.attributes if part.attribute == name)
+
+    def verdicts(self, name: str) -> list[Verdict]:
+        """What this split says about an attribute, by attackers, linkage and re-identification."""
+        found = [part.verdict for part in self.attributes if part.attribute == name]
+        found += [self.identity] if name == IDENTITY and self.identity else []
+        return found + [
+            Verdict(
+                NOT_HIDDEN,
+                f"re-identification as in {again.after} is right in {again.mean:.1%},"
+                f" {100 * again.advantage:.1f} points more than guessing",
+            )
+            for again in self.reidentification
+            if again.attribute == name and again.advantage > MOST_ADVANTAGE
+        ]
+
+    def advantages(self, name: str) -> list[float]:
+        """The largest advantages of any attacker on an attribute, in this split."""
+        found = [_most(part) for part in self.attributes if part.attribute == name]
+        if name == IDENTITY and self.linkage:
+            links = [link.rank1.value - link.rank1_chance for link in self.linkage if link.found]
+            found.append(max(links, default=0.0))
+        return found + [r.advantage for r in self.reidentification if r.attribute == name]
 
 
 def _most(found: AttributeAudit) -> float:
@@ -279,7 +325,7 @@ class Audit:
         NaN where a hidden attribute could be attacked on none: then nothing is known.
         """
         found = [
-            max((_most(audit) for audit in self._audits(name)), default=float("nan"))
+            max((most for part in self.parts for most in part.advantages(name)), default=np.nan)
             for name in self.hide
         ]
         return float("nan") if any(value != value for value in found) else max(found)
@@ -288,13 +334,9 @@ class Audit:
         """For JSON."""
         return asdict(self)
 
-    def _audits(self, name: str) -> list[AttributeAudit]:
-        """One attribute on each split that could attack it, the main one first."""
-        return [a for part in self.parts for a in part.attributes if a.attribute == name]
-
     def _verdict(self, name: str) -> Verdict:
-        verdicts = [audit.verdict for audit in self._audits(name)]
-        found = [verdict for verdict in verdicts if verdict.status == NOT_HIDDEN]
+        verdicts = [verdict for part in self.parts for verdict in part.verdicts(name)]
         if not verdicts:
             return Verdict(VOID, f"{name} could not be attacked")
-        return (found or verdicts)[0]
+        order = (NOT_HIDDEN, VOID, HIDDEN)
+        return min(verdicts, key=lambda verdict: order.index(verdict.status))

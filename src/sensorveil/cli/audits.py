@@ -41,6 +41,9 @@ def audit(
         float | None,
         typer.Option(help="Exit with 1 if an attacker is better than guessing by more (0.05)."),
     ] = None,
+    examples: Annotated[
+        int, typer.Option(help="Windows to show before and after; 0 keeps data out of the result.")
+    ] = 3,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
@@ -60,6 +63,8 @@ def audit(
     knobs = given.numbers(strength, "strength")
     if seeds < 0:
         raise Refusal(f"--seeds is {seeds}; give 1 or more")
+    if not 0 <= examples <= 20:
+        raise Refusal(f"--examples is {examples}; give 0 to 20")
     device = given.check_device(device)
     veils = [sensorveil.load_run(place, device) for place in run]
     splits = [
@@ -67,6 +72,7 @@ def audit(
         for veil, place in zip(veils, run, strict=True)
     ]
     settings = AuditSettings.for_two_cores() if quick else AuditSettings()
+    settings = replace(settings, examples=examples)
     if seeds:
         settings = replace(settings, seeds=tuple(range(seeds)))
     parts: list[Part] = [(veils, splits)]
@@ -128,6 +134,19 @@ def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
                 found.verdict.status,
             )
         )
+    if part.identity:
+        link = max(part.linkage, key=lambda link: link.rank1.value - link.rank1_chance)
+        rows.append(
+            (
+                "linkage of sessions",
+                f"{100 * link.rank1_chance:.1f}",
+                f"{100 * link.raw_rank1.value:.1f}",
+                f"{100 * link.rank1.value:.1f}"
+                f" [{100 * link.rank1.low:.0f}-{100 * link.rank1.high:.0f}] rank 1",
+                f"EER {link.equal_error_rate.value:.2f}",
+                part.identity.status,
+            )
+        )
     return rows
 
 
@@ -167,6 +186,8 @@ def _retrained(
     for fold in range(sensorveil.data.folds(name, split, source)):
         parts = sensorveil.load(name, split, fold, source, **given.data_options(option, name))
         again = type(veil)(veil.preset, veil.seed, veil.device, **veil.about())
-        veils.append(again.fit(parts.train, veil.policy_.keep, veil.policy_.hide))
+        of_fitting = veil.origin_ is not None and veil.origin_.part == "fitting"
+        learnt = parts.fitting if of_fitting else parts.train
+        veils.append(again.fit(learnt, veil.policy_.keep, veil.policy_.hide))
         splits.append(parts)
     return veils, splits

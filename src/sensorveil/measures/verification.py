@@ -48,23 +48,26 @@ def equal_error_rate_of_counts(counts: np.ndarray) -> np.ndarray:
     return at(missed, after - 1) * (1 - part) + at(missed, after) * part
 
 
-def score_counts(
-    scores: np.ndarray, genuine: np.ndarray, person: np.ndarray, bins: int = 2000
-) -> np.ndarray:
-    """Counts (people, 2, bins) of genuine and impostor scores of each person's probes.
+BINS = 1000
+"""Ranks are counted in so many bins."""
 
-    The bins hold about equally many scores; with fewer different scores than bins nothing is
-    lost. Counts can be added up over people, and so drawn from by the bootstrap.
 
-    >>> score_counts(np.array([0.1, 0.9]), np.array([False, True]), np.array([7, 7])).tolist()
-    [[[0, 1], [1, 0]]]
+def rank_counts(scores: np.ndarray, genuine: np.ndarray, person: np.ndarray) -> np.ndarray:
+    """Counts (people, 2, BINS) of the ranks of genuine and impostor scores of each person's probes.
+
+    An equal error rate depends on the order of scores alone. Ranks run from 0 to 1, equal scores
+    share one, and counts can be added up, over people and over matchers of other scales.
+
+    >>> counts = rank_counts(np.array([0.1, 0.9]), np.array([False, True]), np.array([7, 7]))
+    >>> counts.shape, float(equal_error_rate_of_counts(counts.sum(0)))
+    ((1, 2, 1000), 0.0)
     """
-    places = np.unique(scores)
-    if len(places) > bins:
-        places = np.unique(np.quantile(scores, np.linspace(0, 1, bins), method="lower"))
+    ordered = np.sort(scores)
+    below = np.searchsorted(ordered, scores, side="left")
+    up_to = np.searchsorted(ordered, scores, side="right")
+    where = ((below + up_to) / 2 / len(scores) * BINS).astype(int)  # always below BINS
     people, index = np.unique(person, return_inverse=True)
-    counts = np.zeros((len(people), 2, len(places)), int)
-    where = np.searchsorted(places, scores, side="right") - 1
+    counts = np.zeros((len(people), 2, BINS), int)
     np.add.at(counts, (index, np.where(genuine, 0, 1), where), 1)
     return counts
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from sensorveil.audit.results import AttributeAudit, Audit, SessionPoint, SplitAudit
+from sensorveil.audit.results import AttributeAudit, Audit, Linkage, SessionPoint, SplitAudit
 from sensorveil.report import charts, words
 from sensorveil.report.blocks import badge, figure, folded, grid, paragraph, table
 from sensorveil.report.findings import findings, sharpest
@@ -34,6 +34,7 @@ _LINKAGE_HEADERS = (
     "First hit, raw",
     "Equal error rate",
     "Equal error rate, raw",
+    "Planted leak found",
 )
 _ATTRIBUTE_HEADERS = (
     "Attribute",
@@ -107,6 +108,14 @@ def classes(audit: Audit) -> list[Html | None]:
     ]
 
 
+def _planted(link: Linkage) -> str:
+    """What the linkers made of the planted leak."""
+    if link.control is None:
+        return UNKNOWN
+    had = points(link.control.value - link.rank1_chance).lstrip("+")
+    return f"{had} of {points(link.planted).lstrip('+')} points"
+
+
 def identity(audit: Audit) -> list[Html | None]:
     """Linking sessions of one person, and models trained on leaked output."""
     linkage = _over_parts(
@@ -121,6 +130,7 @@ def identity(audit: Audit) -> list[Html | None]:
                 with_interval(link.raw_rank1),
                 with_interval(link.equal_error_rate),
                 with_interval(link.raw_equal_error_rate),
+                _planted(link),
             ]
             for link in part.linkage
         ],

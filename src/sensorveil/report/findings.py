@@ -15,6 +15,7 @@ from sensorveil.audit.results import (
     AttributeAudit,
     Audit,
     SplitAudit,
+    Verdict,
 )
 
 WORST_FIRST = (NOT_HIDDEN, VOID, HIDDEN)
@@ -22,27 +23,29 @@ WORST_FIRST = (NOT_HIDDEN, VOID, HIDDEN)
 
 @dataclass(frozen=True)
 class Finding:
-    """One hidden attribute, where it could be attacked, and what came out.
+    """One hidden attribute, where it was decided, and what came out.
 
-    `found` is None where no split could attack it: its status is then void, and `why_not` says why.
+    `found` has the attackers on that split; it is None where nobody could be classified there
+    (new people, whose sessions are linked instead) or where no split could attack at all.
     """
 
     attribute: str
     part: SplitAudit
+    verdict: Verdict
     found: AttributeAudit | None
     is_main: bool
-    why_not: str = ""
+    elsewhere: str = ""
 
     @property
     def status(self) -> str:
         """hidden, not hidden or void."""
-        return self.found.verdict.status if self.found else VOID
+        return self.verdict.status
 
 
 def findings(audit: Audit) -> list[Finding]:
-    """One finding for each hidden attribute, from the first split that could attack it.
+    """One finding for each hidden attribute: the worst verdict of all splits decides.
 
-    Identity cannot be classified among people who were never seen, so it comes from another split.
+    Identity cannot be classified among people who were never seen; there, sessions are linked.
     """
     return [_finding(audit, name) for name in audit.hide]
 
@@ -54,18 +57,34 @@ def overall(found: Sequence[Finding]) -> str:
 
 
 def _finding(audit: Audit, name: str) -> Finding:
-    """The split that gives the attribute away, else the first that could attack it."""
-    why_not = audit.main.left_out.get(name, "it was not attacked")
-    tried = [(part, a) for part in audit.parts for a in part.attributes if a.attribute == name]
+    """The worst verdict; of equally bad ones the first that has attackers to show."""
+    tried = [(part, verdict) for part in audit.parts for verdict in part.verdicts(name)]
     if not tried:
-        return Finding(name, audit.main, None, True, why_not)
-    leaks = [pair for pair in tried if pair[1].verdict.status == NOT_HIDDEN]
-    part, found = (leaks or tried)[0]
-    if part is audit.main:
-        return Finding(name, part, found, True)
-    if tried[0][0] is audit.main:
-        why_not = f"there it is {tried[0][1].verdict.status}, but not here"
-    return Finding(name, part, found, False, why_not)
+        why_not = audit.main.left_out.get(name, "it was not attacked")
+        return Finding(name, audit.main, Verdict(VOID, why_not), None, True)
+    part, verdict = min(
+        tried,
+        key=lambda pair: (
+            WORST_FIRST.index(pair[1].status),
+            _attacked(pair[0], pair[1], name) is None,
+        ),
+    )
+    is_main = part is audit.main
+    elsewhere = ""
+    if not is_main:
+        here = [verdict for other, verdict in tried if other is audit.main]
+        elsewhere = audit.main.left_out.get(name, "it was not attacked")
+        if here:
+            elsewhere = f"{here[0].status}, since {here[0].reason}"
+    return Finding(name, part, verdict, _attacked(part, verdict, name), is_main, elsewhere)
+
+
+def _attacked(part: SplitAudit, verdict: Verdict, name: str) -> AttributeAudit | None:
+    """The attackers' result behind a verdict, where it is theirs."""
+    return next(
+        (a for a in part.attributes if a.attribute == name and a.verdict == verdict),
+        None,
+    )
 
 
 def raw_level(found: AttributeAudit) -> Attack | None:

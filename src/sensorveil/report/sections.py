@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sensorveil.audit.results import (
     HIDDEN,
+    IDENTITY,
     LEVELS,
     NOT_HIDDEN,
     VOID,
@@ -67,13 +68,15 @@ def _card(finding: Finding, audit: Audit, several: bool) -> Html:
     kind = f"card {STATUS_CLASS[finding.status]}"
     sentence = paragraph(words.attribute_sentence(finding)) if several else None
     if found is None:
-        return element("article", element("div", title, sentence, _links(finding)), class_=kind)
+        return element(
+            "article", element("div", title, sentence, _links(finding, audit)), class_=kind
+        )
     elsewhere = None
     if not finding.is_main:
         elsewhere = (
             f"Measured on the split {finding.part.split}, with"
             f" {words.people_of(finding.part.unseen_people)}; on the split {audit.main.split}:"
-            f" {finding.why_not}."
+            f" {finding.elsewhere.rstrip('.')}."
         )
     return element(
         "article",
@@ -81,9 +84,9 @@ def _card(finding: Finding, audit: Audit, several: bool) -> Html:
         element(
             "div",
             *_from_whom(found),
-            _links(finding),
+            _links(finding, audit),
             paragraph(elsewhere),
-            *[paragraph(said, "warning") for said in words.other_splits(audit, finding)],
+            *[paragraph(said, "note") for said in words.other_splits(audit, finding)],
             paragraph(words.interval_note(found), "note"),
             paragraph(words.control_note(found), "note"),
             paragraph(f"By the rule: {found.verdict.reason.rstrip('.')}.", "note"),
@@ -107,11 +110,11 @@ def _signed(status: str, said: str) -> Html:
     return element("li", symbol(status), element("span", said), class_=STATUS_CLASS[status])
 
 
-def _links(finding: Finding) -> Html | None:
+def _links(finding: Finding, audit: Audit) -> Html | None:
     """Identity is also a matter of linking sessions."""
-    if finding.attribute != "subject":
+    if finding.attribute != IDENTITY:
         return None
-    return joined([paragraph(words.linkage_sentence(link)) for link in finding.part.linkage])
+    return joined([paragraph(words.linkage_sentence(link)) for link in audit.main.linkage])
 
 
 def strip(found: AttributeAudit) -> Html:

@@ -9,6 +9,7 @@ from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INSIDER,
     LAZY,
     MOST_ADVANTAGE,
     MOST_AUC,
@@ -22,7 +23,7 @@ from sensorveil.audit.results import (
     Linkage,
     SessionPoint,
 )
-from sensorveil.report.findings import Finding, real_attacks, sharpest
+from sensorveil.report.findings import WORST_FIRST, Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
 FEW_PEOPLE = 15
@@ -34,12 +35,14 @@ _TRAINED = {
     IGNORANT: "trained on raw data",
     LAZY: "trained on output of another strength or seed",
     SEMI: "retrained on this very output",
+    INSIDER: "retrained on output of windows that the obfuscator never saw",
     FULL: "retrained on this very output and shown the method's own condition",
 }
 _WHO = {
     IGNORANT: "who has only raw data to learn from",
     LAZY: "who has the same method with another strength or seed",
     SEMI: "who has this very obfuscator and labelled output of it",
+    INSIDER: "who has labelled output of windows that the obfuscator never saw",
     FULL: "who also sees the method's own condition or code",
 }
 
@@ -55,9 +58,13 @@ CRITERION = (
     "A wide interval never turns into a pass: the rule looks at the measured value, and the"
     " interval stands beside the verdict.",
     "A leak that shows only when many windows of a recording or a person are added up means not"
-    " hidden.",
+    " hidden. So does a model that was trained on a leaked part of the output and is right in more"
+    " than 2 points more windows than guessing.",
+    "People who are new to everybody cannot be named, but their sessions may be matched with each"
+    " other: who they are is hidden when nobody matches them better than by chance, beyond the"
+    " interval, while a planted leak is found.",
 )
-"""The rule: an opening, its three conditions, and three remarks."""
+"""The rule: an opening, its three conditions, and remarks."""
 
 
 def spoken(attribute: str) -> str:
@@ -102,19 +109,18 @@ def headline(found: Sequence[Finding]) -> str:
 def attribute_sentence(finding: Finding) -> str:
     """What was found about one hidden attribute, in one sentence.
 
-    >>> from sensorveil.audit.results import SplitAudit, SignalUtility
+    >>> from sensorveil.audit.results import SplitAudit, SignalUtility, Verdict
     >>> part = SplitAudit("subject", (0,), True, 9, 9, 2, (), {}, (), SignalUtility())
-    >>> attribute_sentence(Finding("age", part, None, True, "one class only"))
+    >>> attribute_sentence(Finding("age", part, Verdict(VOID, "one class only"), None, True))
     'Whether age is hidden is not known: one class only.'
     """
-    name = spoken(finding.attribute)
-    if finding.found is None:
-        return f"Whether {name} is hidden is not known: {_bared(finding.why_not)}."
+    name, reason = spoken(finding.attribute), _bared(finding.verdict.reason)
     if finding.status == VOID:
-        return f"Whether {name} is hidden is not known: {_bared(finding.found.verdict.reason)}."
-    if finding.status == HIDDEN:
-        return f"{capital(name)} is hidden: {_by_window(finding.found)}."
-    return f"{capital(name)} is not hidden: {_leak(finding.found)}."
+        return f"Whether {name} is hidden is not known: {reason}."
+    is_hidden = "is hidden" if finding.status == HIDDEN else "is not hidden"
+    if finding.found is not None:
+        reason = (_by_window if finding.status == HIDDEN else _leak)(finding.found)
+    return f"{capital(name)} {is_hidden}: {reason}."
 
 
 def _leak(found: AttributeAudit) -> str:
@@ -239,14 +245,19 @@ def gap_sentence(attribute: str, gap: float) -> str:
 
 
 def other_splits(audit: Audit, finding: Finding) -> list[str]:
-    """A sentence for each other split on which the verdict about an attribute is another."""
-    return [
-        f"On the split {part.split}, with {people_of(part.unseen_people)}, the verdict is"
-        f" {STATUS_WORDS[found.verdict.status]}."
-        for part in audit.parts
-        for found in part.attributes
-        if found.attribute == finding.attribute and found.verdict.status != finding.status
-    ]
+    """What each other split says about an attribute."""
+    said = []
+    for part in audit.parts:
+        verdicts = part.verdicts(finding.attribute)
+        if part is finding.part or not verdicts:
+            continue
+        worst = min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.status))
+        also = " too" if worst.status == finding.status else ""
+        said.append(
+            f"On the split {part.split}, with {people_of(part.unseen_people)}, the verdict is"
+            f" {STATUS_WORDS[worst.status]}{also}: {_bared(worst.reason)}."
+        )
+    return said
 
 
 def worst_note(found: AttributeAudit) -> str:
