@@ -27,7 +27,7 @@ class Budget:
 
     windows: int = 8_000
     network: InferenceSettings = field(
-        default_factory=lambda: InferenceSettings(width=64, epochs=25, batch=256, rate=2e-3)
+        default_factory=lambda: InferenceSettings(width=64, epochs=25, batch=512, rate=3e-3)
     )
     kernels: int = 500
     rounds: int = 100

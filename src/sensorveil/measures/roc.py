@@ -6,6 +6,7 @@ import numpy as np
 
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.measures.estimate import Estimate
+from sensorveil.measures.verification import rank_counts
 
 DRAWS = 200
 
@@ -38,13 +39,10 @@ def auc_over_people(
     known = true != UNKNOWN
     people, index = np.unique(person[known], return_inverse=True)
     draws = generator.multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
-    weights = np.concatenate([np.ones((1, len(people))), draws])[:, index]
     classes = np.unique(true[known])
     each = np.array(
         [
-            np.nanmean(
-                [auc(table[known][:, c], true[known] == c, weights) for c in classes], axis=0
-            )
+            _mean([_auc_of(table[known][:, c], true[known] == c, index, draws) for c in classes])
             for table in scores
         ]
     )
@@ -52,3 +50,24 @@ def auc_over_people(
     low, high = np.nanquantile(mean[1:], [0.025, 0.975])
     spread = float(np.std(each[:, 0], ddof=1)) if len(each) > 1 else None
     return Estimate(float(mean[0]), float(low), float(high), len(people), len(scores), spread)
+
+
+def _mean(curves: list[np.ndarray]) -> np.ndarray:
+    """Over the classes that were drawn; NaN where none of them was."""
+    table = np.array(curves)
+    drawn = np.isfinite(table)
+    with np.errstate(invalid="ignore"):
+        return np.where(drawn, table, 0).sum(0) / drawn.sum(0)
+
+
+def _auc_of(
+    scores: np.ndarray, positive: np.ndarray, person: np.ndarray, draws: np.ndarray
+) -> np.ndarray:
+    """The area for all windows, exact, and for each draw of people, from counts of ranks."""
+    exact = auc(scores, positive, np.ones((1, len(scores))))
+    counts = rank_counts(scores, positive, person)
+    pos, neg = (draws @ counts[:, side].astype(float) for side in (0, 1))
+    below = np.cumsum(neg, axis=1) - neg / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = (pos * below).sum(1) / (pos.sum(1) * neg.sum(1))
+    return np.concatenate([exact, drawn])

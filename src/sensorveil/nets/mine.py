@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from sensorveil.errors import Refusal
+from sensorveil.nets.graphs import Step, graphed
 from sensorveil.nets.seeding import seeded
 
 KEPT = 0.99
@@ -70,17 +71,16 @@ def lower_bound(joint: torch.Tensor, marginal: torch.Tensor) -> torch.Tensor:
     return joint.mean() - log_mean_exp(marginal)
 
 
-def updated_average(log_average: torch.Tensor | None, marginal: torch.Tensor) -> torch.Tensor:
-    """The logarithm of the moving average of e^T after one more batch; None before the first.
+def updated_average(log_average: torch.Tensor, marginal: torch.Tensor) -> torch.Tensor:
+    """The log of the moving average of e^T after one more batch; minus infinity before the first.
 
-    >>> start = updated_average(None, torch.zeros(4))
+    >>> start = updated_average(torch.tensor(-math.inf), torch.zeros(4))
     >>> round(float(updated_average(start, torch.full((4,), 2.0)).exp()), 4)  # 0.99 + 0.01 e^2
     1.0639
     """
     batch = log_mean_exp(marginal.detach())
-    if log_average is None:
-        return batch
-    return torch.logaddexp(log_average + math.log(KEPT), batch + math.log(1 - KEPT))
+    moved = torch.logaddexp(log_average + math.log(KEPT), batch + math.log(1 - KEPT))
+    return torch.where(torch.isneginf(log_average), batch, moved)
 
 
 def corrected_loss(
@@ -130,12 +130,11 @@ def estimate_mine(
     train, stop, last = [(x[part].float(), z[part].float()) for part in parts]
     with seeded(seed):
         net = MineNet(x.shape[1], z.shape[1], width).to(x.device)
-    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+    take = _stepping(net, train, rate, min(batch, len(train[0])))
     best, waited = _Look.at(net, *stop, seed), 0
-    average: torch.Tensor | None = None
     for done in range(1, steps + 1):
         index = torch.randint(len(train[0]), (min(batch, len(train[0])),), generator=chance)
-        average = _step(net, optimizer, train, index, average)
+        take(index.to(x.device))
         if done % every:
             continue
         look = _Look.at(net, *stop, seed)
@@ -165,23 +164,29 @@ class _Look:
         return cls(values[best], _SCALES[best], copy.deepcopy(net.state_dict()))
 
 
-def _step(
-    net: MineNet,
-    optimizer: torch.optim.Optimizer,
-    pairs: tuple[torch.Tensor, torch.Tensor],
-    index: torch.Tensor,
-    average: torch.Tensor | None,
-) -> torch.Tensor:
-    """One step on the pairs at `index`; returns the new moving average."""
-    index = index.to(pairs[0].device)
-    x, z = pairs[0][index], pairs[1][index]
-    # The pairs were drawn at random, so moving z by one place shuffles it.
-    joint, marginal = net(torch.cat([x, x]), torch.cat([z, z.roll(1, 0)])).chunk(2)
-    average = updated_average(average, marginal)
-    optimizer.zero_grad(set_to_none=True)
-    corrected_loss(joint, marginal, average).backward()
-    optimizer.step()
-    return average
+def _stepping(
+    net: MineNet, pairs: tuple[torch.Tensor, torch.Tensor], rate: float, batch: int
+) -> Step:
+    """A function that takes one step on the pairs at some positions."""
+    device = pairs[0].device
+    on_gpu = device.type == "cuda"
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, capturable=on_gpu)
+    average = torch.tensor(-math.inf, device=device)
+
+    def step(index: torch.Tensor) -> None:
+        x, z = pairs[0][index], pairs[1][index]
+        # The pairs were drawn at random, so moving z by one place shuffles it.
+        joint, marginal = net(torch.cat([x, x]), torch.cat([z, z.roll(1, 0)])).chunk(2)
+        average.copy_(updated_average(average, marginal))
+        optimizer.zero_grad(set_to_none=True)
+        corrected_loss(joint, marginal, average).backward()
+        optimizer.step()
+
+    if not on_gpu:
+        return step
+    recorded = graphed(step, torch.arange(batch, device=device), net, optimizer)
+    average.fill_(-math.inf)
+    return recorded
 
 
 @torch.no_grad()
