@@ -55,7 +55,7 @@ def test_large_scores_do_not_overflow() -> None:
 
 def test_the_moving_average_against_plain_arithmetic() -> None:
     chance = torch.Generator().manual_seed(1)
-    log_average, plain = None, None
+    log_average, plain = torch.tensor(-math.inf, dtype=torch.float64), None
     for _ in range(20):
         scores = torch.randn(8, generator=chance, dtype=torch.float64)
         mean = float(scores.exp().mean())
