@@ -15,6 +15,7 @@ import numpy as np
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.classes import joint_classes
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Resample(Obfuscator):
     settings: ResampleSettings
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
-        codes, self.cells_ = self._joint(windows)
+        codes, self.cells_ = joint_classes(windows, self.policy_.keep)
         known = codes != UNKNOWN
         self.pool_ = windows.select(known).compact().scaled(None)
         self.pool_code_ = codes[known]
@@ -73,15 +74,6 @@ class Resample(Obfuscator):
 
     def _condition(self, windows: Windows) -> np.ndarray:
         return np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
-
-    def _joint(self, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-        """One class for each combination of kept classes that occurs, and those combinations."""
-        columns = np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
-        known = (columns != UNKNOWN).all(1)
-        cells, inverse = np.unique(columns[known], axis=0, return_inverse=True)
-        codes = np.full(len(windows), UNKNOWN)
-        codes[known] = inverse.reshape(-1)
-        return codes, cells
 
     def _reader(self) -> InferenceModel:
         chosen = self.settings

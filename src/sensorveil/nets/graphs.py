@@ -11,12 +11,12 @@ Step = Callable[[torch.Tensor], None]
 
 
 def graphed(
-    step: Step, example: torch.Tensor, net: nn.Module, optimizer: torch.optim.Optimizer
+    step: Step, example: torch.Tensor, net: nn.Module, *optimizers: torch.optim.Optimizer
 ) -> Step:
     """A training step as a CUDA graph, replayed with new inputs of the example's shape.
 
-    `step` must do everything on the device, and the optimizer must be `capturable`. Recording
-    needs a few real steps first; what they change in the network and the optimizer is undone.
+    `step` must do everything on the device, and the optimizers must be `capturable`. Recording
+    needs a few real steps first; what they change in the network and the optimizers is undone.
     """
     given = example.clone()
     kept = {name: value.clone() for name, value in net.state_dict().items()}
@@ -27,10 +27,11 @@ def graphed(
             step(given)
     torch.cuda.current_stream().wait_stream(side)
     net.load_state_dict(kept)
-    for state in optimizer.state.values():
-        for value in state.values():
-            value.zero_()
-    optimizer.zero_grad(set_to_none=True)
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            for value in state.values():
+                value.zero_()
+        optimizer.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step(given)
