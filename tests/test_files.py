@@ -126,7 +126,11 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
@@ -162,3 +166,8 @@ def test_json_refusals_name_the_file(tmp_path: Path) -> None:
             read_json(place)
     place.write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_json(place) == {"a": 1}
+
+
+def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": [float("nan"), 1.5, (float("inf"),)]})
+    assert read_json(tmp_path / "a.json") == {"a": [None, 1.5, [None]]}

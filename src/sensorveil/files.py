@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -64,9 +65,21 @@ def written_file(path: Path | str) -> Iterator[Path]:
 
 
 def write_json(path: Path | str, content: Any) -> None:
-    """Writes JSON for people and programs: indented, in one step."""
+    """Writes JSON for people and programs: indented, in one step.
+
+    JSON has no word for a number that is not one, so what is not finite becomes null.
+    """
+    text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
     with written_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        temporary.write_text(text + "\n", "utf-8")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def read_json(path: Path) -> Any:

@@ -74,6 +74,8 @@ def _decoded(kind: Any, value: Any) -> Any:
     if is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         return kind(**{f.name: _decoded(hints[f.name], value[f.name]) for f in fields(kind)})
+    if kind is float and value is None:  # not a number, which JSON cannot say
+        return float("nan")
     if origin is types.UnionType:
         return None if value is None else _decoded(inner[0], value)
     if origin is tuple:
