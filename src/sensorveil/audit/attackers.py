@@ -64,6 +64,11 @@ class Evidence:
         self._train_code = None if train_code is None else train_code[self.chosen]
         self._test_codes = dict(test_codes or {})
 
+    def prepare(self, family: str) -> None:
+        """Works out the features that a family needs, if it was not done before."""
+        if family != CNN:
+            _ = self._convolved if family == CONVOLUTIONS else self._spectral
+
     def attack(
         self, family: str, codes: np.ndarray, classes: int, known: np.ndarray | None = None
     ) -> dict[str, np.ndarray]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from sensorveil.audit.attackers import CNN, Budget, Evidence
+from sensorveil.audit.attackers import CNN, TREES, Budget, Evidence
 from sensorveil.audit.control import PLANTED, plant, planted_share
 from sensorveil.audit.criterion import judge
 from sensorveil.audit.results import (
@@ -91,17 +93,19 @@ def climb(
     """
     readings: dict[str, dict[tuple[str, str], list[list[np.ndarray]]]] = {n: {} for n in attributes}
     work = [(number, seed) for seed in seeds for number in range(len(folds))]
-    for number, seed in track(work, "attackers: folds and seeds"):
-        rungs = _rungs(folds[number], outputs[number, seed], budget, seed, device)
-        for name in track(attributes, "attackers: attributes"):
-            # The share is that of all folds: one with a single class would else be all marked.
-            share = planted_share(_largest(_pooled_codes(folds, name)))
-            found = _fold_readings(
-                folds[number], outputs[number, seed], rungs, name, seed, budget, share
-            )
-            for key, scores in found.items():
-                per_seed = readings[name].setdefault(key, [[] for _ in seeds])
-                per_seed[list(seeds).index(seed)].append(scores)
+    # The share of marks is that of all folds: one with a single class would else be all marked.
+    shares = {name: planted_share(_largest(_pooled_codes(folds, name))) for name in attributes}
+    with ThreadPoolExecutor(torch.get_num_threads()) as workers:
+        for number, seed in track(work, "attackers: folds and seeds"):
+            fold, output = folds[number], outputs[number, seed]
+            rungs = _rungs(fold, output, budget, seed, device)
+            for name in track(attributes, "attackers: attributes"):
+                found = _fold_readings(
+                    fold, output, rungs, name, seed, budget, shares[name], workers
+                )
+                for key, scores in found.items():
+                    per_seed = readings[name].setdefault(key, [[] for _ in seeds])
+                    per_seed[list(seeds).index(seed)].append(scores)
     return tuple(_summary(folds, name, readings[name]) for name in attributes)
 
 
@@ -177,24 +181,33 @@ def _fold_readings(
     seed: int,
     budget: Budget,
     share: float,
+    workers: Executor,
 ) -> dict[tuple[str, str], np.ndarray]:
     """Log-probabilities on the fold's test windows by level and family."""
     classes = len(output.test.classes[name])
     prior = np.minimum(_log_prior(fold.split.train.codes(name), classes), 0)
     found: dict[tuple[str, str], np.ndarray] = {}
     control = _control(output, name, classes, seed, rungs[0].evidence, share)
-    for rung in (*rungs, control):
+    asked = [(rung, family) for rung in (*rungs, control) for family in budget.families]
+    # The network reads windows only, so a code is nothing to it.
+    asked = [(r, family) for r, family in asked if not (FULL in r.evidence.tests and family == CNN)]
+
+    def attacked(rung: _Rung, family: str) -> dict[str, np.ndarray]:
         codes = rung.labelled.codes(name)
-        for family in budget.families:
-            if FULL in rung.evidence.tests and family == CNN:
-                continue  # the network reads windows only
-            for level, scores in rung.evidence.attack(
-                family, codes, classes, codes != UNKNOWN
-            ).items():
-                if level == INSIDER:  # as if it had learnt from the shares of training
-                    scores = scores - _log_prior(codes, classes) + prior
-                whole = found.setdefault((level, family), np.zeros((len(output.test), classes)))
-                whole[slice(None) if rung.rows is None else rung.rows] = scores
+        return rung.evidence.attack(family, codes, classes, codes != UNKNOWN)
+
+    # Trees grow on cores that would else wait for the networks. Their features are made here, since
+    # nobody else may use a GPU while a network's training step is recorded.
+    for rung, family in asked:
+        rung.evidence.prepare(family)
+    grown = {r: workers.submit(attacked, r, TREES) for r, family in asked if family == TREES}
+    for rung, family in asked:
+        read = grown[rung].result() if family == TREES else attacked(rung, family)
+        for level, scores in read.items():
+            if level == INSIDER:  # as if it had learnt from the shares of training
+                scores = scores - _log_prior(rung.labelled.codes(name), classes) + prior
+            whole = found.setdefault((level, family), np.zeros((len(output.test), classes)))
+            whole[slice(None) if rung.rows is None else rung.rows] = scores
     return found
 
 

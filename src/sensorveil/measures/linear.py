@@ -35,6 +35,7 @@ class LinearReader:
         optimizer = torch.optim.LBFGS(
             [self.weight_, self.bias_],
             max_iter=self.steps,
+            history_size=10,
             tolerance_grad=1e-4,
             tolerance_change=1e-7,
             line_search_fn="strong_wolfe",
