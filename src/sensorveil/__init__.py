@@ -1,20 +1,30 @@
 """sensorveil hides what sensor data says about a person and keeps what an application needs."""
 
 from sensorveil.data import load
+from sensorveil.methods.aae import AAE
+from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.downsample import Downsample
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
 from sensorveil.methods.registry import registry
 from sensorveil.methods.resample import Resample
 from sensorveil.methods.run import load_run, save_run
 from sensorveil.version import __version__
 
 __all__ = [
+    "AAE",
+    "AttributeCAE",
+    "AttributeCVAE",
+    "AttributeVAE",
     "Downsample",
+    "GeneralVAE",
     "NoObfuscation",
     "Noise",
     "Obfuscator",
+    "ObscureNet",
+    "ObscureNetPipeline",
     "Resample",
     "__version__",
     "load",

@@ -10,7 +10,7 @@ import click
 import torch
 import typer
 
-from sensorveil.cli import audits, comparisons, data, demo, runs
+from sensorveil.cli import audits, comparisons, data, demo, reproduce, runs
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
@@ -32,6 +32,7 @@ app.command()(runs.evaluate)
 app.command()(audits.audit)
 app.command()(comparisons.compare)
 app.command()(comparisons.sweep)
+app.command()(reproduce.reproduce)
 
 
 def _version(asked: bool) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
-from sensorveil.nets.cnn import InferenceNet, as_real
+from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
 from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import log_probabilities, train_classifier
 
@@ -19,13 +19,16 @@ from sensorveil.nets.training import log_probabilities, train_classifier
 class InferenceSettings:
     """Size and training of an inference model; the defaults are for a GPU and for results.
 
-    They were chosen on validation windows of MotionSense, of its paper split and of unseen people.
+    `dense` takes dense layers alone, as ObscureNet's code does; they have sizes of their own, and
+    `width` means nothing to them. The defaults were chosen on validation windows of MotionSense,
+    of its paper split and of unseen people.
     """
 
     width: int = 128
     epochs: int = 40
     batch: int = 512
     rate: float = 2e-3
+    dense: bool = False
 
     @classmethod
     def quick(cls) -> InferenceSettings:
@@ -34,7 +37,7 @@ class InferenceSettings:
 
 
 class InferenceModel:
-    """Reads one attribute: standardised on what it is trained on, four conv and three dense layers.
+    """Reads one attribute, by a network on windows in the units of those it is trained on.
 
     It serves the application (kept attributes) and the intruder (hidden ones) alike.
 
@@ -70,7 +73,7 @@ class InferenceModel:
         gather = windows.scaled(self.scaling_).on(self.device)
         labels = torch.from_numpy(codes.astype(np.int64)).to(self.device)
         with seeded(self.seed):
-            self.net_ = InferenceNet(self.shape_, classes, self.settings.width).to(self.device)
+            self.net_ = self._blank().to(self.device)
             self.losses_ = train_classifier(
                 self.net_,
                 lambda index: as_real(gather[index]),
@@ -81,13 +84,14 @@ class InferenceModel:
                 seed=self.seed,
                 what="inference model",
             )
+        self._reading = folded(self.net_)
         return self
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
         """Log-probability of each class for each window: (n, classes)."""
         gather = windows.scaled(self.scaling_).on(self.device)
         return log_probabilities(
-            self.net_, lambda index: as_real(gather[index]), len(windows), batch=2048
+            self._reading, lambda index: as_real(gather[index]), len(windows), batch=2048
         ).numpy()
 
     def predict(self, windows: Windows) -> np.ndarray:
@@ -105,11 +109,17 @@ class InferenceModel:
         """The model that `state` was taken from; `shape` is what its network sees."""
         self.scaling_ = Scaling(state["mean"], state["deviation"])
         self.shape_, self.classes_ = shape, classes
-        self.net_ = InferenceNet(shape, classes, self.settings.width)
+        self.net_ = self._blank()
         weights = {k[4:]: torch.from_numpy(v) for k, v in state.items() if k.startswith("net.")}
         self.net_.load_state_dict(weights)
         self.net_.to(self.device)
+        self._reading = folded(self.net_)
         return self
+
+    def _blank(self) -> InferenceNet | DenseNet:
+        if self.settings.dense:
+            return DenseNet(self.shape_, self.classes_)
+        return InferenceNet(self.shape_, self.classes_, self.settings.width)
 
 
 def input_shape(windows: Windows) -> tuple[int, ...]:

@@ -77,12 +77,15 @@ def check_output_fits_the_input(made: Method, windows: Windows) -> None:
 
 
 def check_units_are_kept(made: Method, windows: Windows) -> None:
-    """Data in other units gives the same output in those units."""
-    factor = np.array([1000.0, 0.25]).reshape(2, *(1,) * (len(windows.shape) - 1))
-    other = windows.replaced(windows.signal * factor + 7)
+    """Data in other units gives the same output in those units.
+
+    The factors are powers of two, so that nothing is rounded: training can make much of little.
+    """
+    factor = np.array([1024.0, 0.25]).reshape(2, *(1,) * (len(windows.shape) - 1))
+    other = windows.replaced(windows.signal * factor)
     plain = _fitted(made, windows).obfuscate(windows, seed=1).signal
     scaled = _fitted(made, other).obfuscate(other, seed=1).signal
-    wanted = plain * factor + 7
+    wanted = plain * factor
     rest = (0, *range(2, wanted.ndim))
     limit = 0.05 * wanted.std(rest, keepdims=True)
     # A classifier may read a window on the border otherwise after rounding: nearly all must agree.

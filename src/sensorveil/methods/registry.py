@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from sensorveil.errors import refuse_unknown
+from sensorveil.methods.aae import AAE
+from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.downsample import Downsample
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
 from sensorveil.methods.resample import Resample
 
 registry: dict[str, type[Obfuscator]] = {
-    made.name: made for made in (NoObfuscation, Noise, Downsample, Resample)
+    made.name: made
+    for made in (
+        NoObfuscation,
+        Noise,
+        Downsample,
+        Resample,
+        GeneralVAE,
+        AttributeVAE,
+        AttributeCAE,
+        AttributeCVAE,
+        AAE,
+        ObscureNet,
+        ObscureNetPipeline,
+    )
 }
 """Every method's class by its name; a method of your own joins by `registry[name] = Class`."""
 

@@ -1,9 +1,14 @@
-"""The papers' inference model: four convolutional and three dense layers."""
+"""The papers' inference models: four convolutional and three dense layers, or dense ones alone."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
 import torch
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 def as_real(signal: torch.Tensor) -> torch.Tensor:
@@ -62,3 +67,58 @@ class InferenceNet(nn.Module):
         """Scores before the softmax: (n, classes)."""
         scores: torch.Tensor = self.head(self.features(signal))
         return scores
+
+
+class DenseNet(nn.Module):
+    """Reads one attribute by dense layers alone, of the sizes in ObscureNet's code for MotionSense.
+
+    Its paper speaks of convolutional networks; the code has these, with half of the units dropped
+    out in training.
+
+    >>> DenseNet(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
+    torch.Size([3, 4])
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        sizes = (math.prod(shape), 256, 512, 256, 256, 128, 16)
+        layers: list[nn.Module] = [nn.Flatten()]
+        for before, after in pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(0.5 if after > 16 else 0.0)]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        """Scores before the softmax: (n, classes)."""
+        scores: torch.Tensor = self.layers(signal)
+        return scores
+
+
+@torch.no_grad()
+def folded(net: nn.Module) -> nn.Module:
+    """The same network for reading only: norms are folded into convolutions, dropout is gone.
+
+    A single window through a small network costs little but the calls, and these are half of them.
+
+    >>> net = InferenceNet(shape=(2, 128), classes=4).eval()
+    >>> window = torch.randn(1, 2, 128)
+    >>> bool(torch.allclose(net(window), folded(net)(window), atol=1e-5))
+    True
+    """
+    layers: list[nn.Module] = []
+    for layer in _flat(net.eval()):
+        before = layers[-1] if layers else None
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            assert isinstance(before, nn.Conv1d | nn.Conv2d)
+            layers[-1] = fuse_conv_bn_eval(before, layer)
+        elif not isinstance(layer, nn.Dropout):
+            layers.append(layer)
+    return nn.Sequential(*layers).eval()
+
+
+def _flat(net: nn.Module) -> Iterator[nn.Module]:
+    """The layers of a network that runs through them one after the other."""
+    children = list(net.children())
+    if not children:
+        yield net
+    for child in children:
+        yield from _flat(child)

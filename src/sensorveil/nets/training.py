@@ -87,7 +87,8 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 @torch.no_grad()
 def log_probabilities(net: nn.Module, gather: Gather, count: int, batch: int) -> torch.Tensor:
     """Log-probabilities of all windows in order: (count, classes), on the CPU."""
-    net.eval()
+    if net.training:  # asking is cheaper than telling every layer, and a stream asks often
+        net.eval()
     device = next(net.parameters()).device
     parts = []
     for first in range(0, count, batch):

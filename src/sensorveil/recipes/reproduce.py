@@ -1,0 +1,230 @@
+"""Runs a recipe: trains what its rows name, and measures it as the paper did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorveil.audit.reidentification import obscurenet_reidentification
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.measures.estimate import Estimate, bootstrap
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
+from sensorveil.methods.obscurenet import ObscureNet
+from sensorveil.methods.registry import method
+from sensorveil.methods.together import fit_together, training_seconds
+from sensorveil.progress import track
+from sensorveil.recipes.recipe import Recipe, Row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a recipe is run: on which data, how often, how large.
+
+    `overrides` replace settings of the recipe, for smaller or other networks than the preset's;
+    those that a method does not have are left out for it.
+    """
+
+    split: Split
+    seeds: tuple[int, ...] = (0,)
+    preset: str = "paper"
+    device: str = "cpu"
+    inference: InferenceSettings | None = None
+    overrides: Mapping[str, Any] | None = None
+
+    def made(self, name: str, seed: int, given: Mapping[str, Any]) -> Obfuscator:
+        """An untrained method with the recipe's settings as far as it has them."""
+        kind = method(name)
+        known = kind.Settings.__dataclass_fields__
+        wanted = {**given, **(self.overrides or {})}
+        fitting = {key: value for key, value in wanted.items() if key in known}
+        return kind(self.preset, seed, self.device, **fitting)
+
+
+Done = Callable[[dict[str, Any]], None]
+"""Is given the result so far, so that a run that is cut off leaves what it has."""
+
+
+def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[str, Any]:
+    """Tables: what fixed models read of each attribute, and with `leaks` figure 4 as well."""
+    models = _raw_models(recipe, plan)
+    test = plan.split.test
+    raw = _read(recipe, plan, models, [test] * len(plan.seeds))
+    found: dict[str, Any] = {"raw": {"paper": dict(recipe.paper), **raw}, "rows": []}
+    done(found)
+    for row, veils in _trained(recipe, plan):
+        hidden = [veil.obfuscate(test, seed=veil.seed) for veil in veils]
+        entry = {
+            "label": row.label,
+            "where": row.where,
+            "method": row.method,
+            "modifier": row.modifier,
+            "settings": veils[0].about(),
+            "paper": dict(row.paper),
+            **_read(recipe, plan, models, hidden),
+        }
+        if leaks and "figure 4" in row.where:
+            entry["reidentification"] = [
+                asdict(
+                    obscurenet_reidentification(
+                        hidden[0], name, leaks, 0.2, LEAK_NETWORK, plan.device, plan.seeds[0]
+                    )
+                )
+                for name in recipe.hide
+            ]
+        found["rows"].append(entry)
+        done(found)
+    return found
+
+
+LEAK_NETWORK = InferenceSettings(width=64, epochs=50, batch=512, rate=2e-3)
+"""The re-identification model: 50 epochs and batches of 512, as in the authors' code."""
+
+
+def _trained(recipe: Recipe, plan: Plan) -> Iterator[tuple[Row, list[Obfuscator]]]:
+    """Each row with one trained method a seed; rows of one method share their training."""
+    readers: SharedReaders = {}
+    trained: dict[str, list[Obfuscator]] = {}
+    for row in track(recipe.rows, "rows"):
+        key = f"{row.method} {sorted(row.settings.items())}"
+        if key not in trained:
+            given = {**recipe.settings, **row.settings, "read_hidden": True}
+            made = [plan.made(row.method, seed, given) for seed in plan.seeds]
+            trained[key] = _fitted(made, recipe, plan, readers)
+        yield row, [_modified(veil, row.modifier) for veil in trained[key]]
+
+
+def _fitted(
+    veils: list[Obfuscator], recipe: Recipe, plan: Plan, readers: SharedReaders
+) -> list[Obfuscator]:
+    windows = plan.split.train
+    grouped = [veil for veil in veils if isinstance(veil, ClassAutoencoder)]
+    if len(grouped) == len(veils):
+        fit_together(grouped, windows, recipe.keep, recipe.hide, readers)
+        return veils
+    return [veil.fit(windows, recipe.keep, recipe.hide) for veil in track(veils, "seeds")]
+
+
+def _modified(veil: Obfuscator, modifier: str) -> Obfuscator:
+    return veil.with_modifier(modifier) if modifier else veil  # type: ignore[attr-defined]
+
+
+Models = Mapping[tuple[int, str], InferenceModel]
+
+
+def _raw_models(recipe: Recipe, plan: Plan) -> Models:
+    """The fixed models, trained on raw windows: one for each seed and attribute."""
+    wanted = [(seed, name) for seed in plan.seeds for name in recipe.attributes]
+    return {
+        (seed, name): InferenceModel(plan.inference, seed, plan.device).fit(plan.split.train, name)
+        for seed, name in track(wanted, "fixed models")
+    }
+
+
+def _read(recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]) -> dict[str, Any]:
+    """Accuracy and F1 of each attribute with intervals, and accuracy within each kept class."""
+    test = plan.split.test
+    kept = test.codes(recipe.keep)
+    found: dict[str, Any] = {}
+    for name in recipe.attributes:
+        true, classes = test.codes(name), len(test.classes[name])
+        read = [
+            models[seed, name].predict(windows)
+            for seed, windows in zip(plan.seeds, outputs, strict=True)
+        ]
+        tables = np.stack(
+            [confusion_by_person(true, codes, test.subject, classes) for codes in read]
+        )
+        found[name] = {
+            "accuracy": _estimate(tables, accuracy),
+            "f1": _estimate(tables, macro_f1),
+            "within": {
+                label: float(np.mean([codes[kept == c] == true[kept == c] for codes in read]))
+                for c, label in enumerate(test.classes[recipe.keep])
+            },
+        }
+    return {"read": found}
+
+
+def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
+    found: Estimate = bootstrap(tables, statistic, np.random.default_rng(0))
+    return found.as_dict()
+
+
+def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Figures 5 and 6: the fixed models for every alpha and beta, deterministic modifier."""
+    pairs = [(alpha, beta) for alpha in recipe.alphas for beta in recipe.betas]
+    models = _raw_models(recipe, plan)
+    veils = [
+        plan.made(
+            "obscurenet",
+            seed,
+            {**recipe.settings, "modifier": "deterministic", "alpha": alpha, "beta": beta},
+        )
+        for alpha, beta in pairs
+        for seed in plan.seeds
+    ]
+    _fitted(veils, recipe, plan, {})
+    found: dict[str, Any] = {"points": []}
+    for number, (alpha, beta) in enumerate(pairs):
+        own = veils[number * len(plan.seeds) : (number + 1) * len(plan.seeds)]
+        hidden = [veil.obfuscate(plan.split.test, seed=veil.seed) for veil in own]
+        read = _read(recipe, plan, models, hidden)
+        found["points"].append({"alpha": alpha, "beta": beta, **read})
+    done(found)
+    return found
+
+
+def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 8000) -> dict[str, Any]:
+    """Table 5: seconds a window of each stage, and of one window and many through all of them."""
+    given = {**recipe.settings, "modifier": "probabilistic", "read_hidden": True}
+    veil = plan.made("obscurenet", plan.seeds[0], {**given, "epochs": 1, "reader_epochs": 1})
+    assert isinstance(veil, ObscureNet)
+    veil.fit(plan.split.train, recipe.keep, recipe.hide)  # speed does not depend on the weights
+    some = plan.split.test.select(np.arange(windows) % len(plan.split.test))
+    single, randomized = some.select([0]), veil.with_modifier("randomized")
+    stages = {
+        "in one batch": veil.with_modifier("deterministic").stage_seconds(some),
+        "one by one": veil.with_modifier("deterministic").stage_seconds(single, repeats=500),
+    }
+    found = {
+        "paper": dict(recipe.paper),
+        "threads": torch.get_num_threads(),
+        "seconds_a_window": stages,
+        "randomized_one_window": _median(lambda: randomized.obfuscate(single, seed=1), 500),
+        "randomized_windows_a_second": windows
+        / _median(lambda: randomized.obfuscate(some, seed=1), 5),
+    }
+    done(found)
+    return found
+
+
+def training(recipe: Recipe, plan: Plan, done: Done, epochs: int = 10) -> dict[str, Any]:
+    """All class networks in one batched pass against one by one, twice each, in one run."""
+    veil = plan.made("obscurenet", plan.seeds[0], {**recipe.settings, "reader_epochs": 1})
+    assert isinstance(veil, ObscureNet)
+    veil.settings = replace(veil.settings, epochs=epochs)
+    found: dict[str, Any] = {"epochs": epochs, "threads": torch.get_num_threads()}
+    found |= training_seconds(veil, plan.split.train, recipe.keep, recipe.hide)
+    found["ratio"] = found["one by one"] / found["batched"]
+    done(found)
+    return found
+
+
+def _median(work: Callable[[], object], repeats: int) -> float:
+    """The median time of some calls, after one that does not count."""
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
