@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,9 @@ def reproduce(
     leaks: Annotated[
         int, typer.Option(help="Runs of re-identification in accuracy; 0 leaves it out.")
     ] = 20,
+    only: Annotated[
+        list[str] | None, typer.Option("--method", help="Rows of these methods only.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed models.")] = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting as name=value, for all methods.")
@@ -58,6 +61,8 @@ def reproduce(
         return
     chosen = recipe(name)
     parts = given.names(part or ["accuracy"])
+    if only:
+        chosen = _only(chosen, given.names(only))
     for one in parts:
         if one not in PARTS:
             raise refuse_unknown("part", one, PARTS)
@@ -109,6 +114,14 @@ def reproduce(
         screen.result({**head, **found})
 
 
+def _only(recipe: Recipe, methods: list[str]) -> Recipe:
+    known = list(dict.fromkeys(row.method for row in recipe.rows))
+    for one in methods:
+        if one not in known:
+            raise refuse_unknown(f"method of {recipe.name}", one, known)
+    return replace(recipe, rows=tuple(row for row in recipe.rows if row.method in methods))
+
+
 def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> None:
     if part == "accuracy":
         _print_accuracy(screen, recipe, found)
@@ -129,15 +142,19 @@ def _print_accuracy(screen: Screen, recipe: Recipe, found: dict[str, Any]) -> No
         cells = [str(row["label"])]
         for attribute in recipe.attributes:
             paper = row["paper"].get(attribute)
-            cells += [_percent(row, attribute), "" if paper is None else f"{paper:.2f}"]
+            cells += [
+                f"{_percent(row, attribute)} ({_percent(row, attribute, 'read_dense')})",
+                "" if paper is None else f"{paper:.2f}",
+            ]
         again = row.get("reidentification", [])
         cells.append(", ".join(f"{100 * r['mean']:.1f}" for r in again))
         rows.append(tuple(cells))
     columns = ["method"]
     for attribute in recipe.attributes:
         columns += [attribute, "paper"]
-    screen.table(f"{recipe.title}, in %", (*columns, "re-identified"), rows)
+    title = f"{recipe.title}, in % by convolutional (and dense) models trained on raw windows"
+    screen.table(title, (*columns, "re-identified"), rows)
 
 
-def _percent(row: dict[str, Any], attribute: str) -> str:
-    return f"{100 * row['read'][attribute]['accuracy']['value']:.2f}"
+def _percent(row: dict[str, Any], attribute: str, kind: str = "read") -> str:
+    return f"{100 * row[kind][attribute]['accuracy']['value']:.2f}"

@@ -58,7 +58,11 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
     models = _raw_models(recipe, plan)
     test = plan.split.test
     raw = _read(recipe, plan, models, [test] * len(plan.seeds))
-    found: dict[str, Any] = {"raw": {"paper": dict(recipe.paper), **raw}, "rows": []}
+    found: dict[str, Any] = {
+        "dense_inference": asdict(DENSE),
+        "raw": {"paper": dict(recipe.paper), **raw},
+        "rows": [],
+    }
     done(found)
     for row, veils in _trained(recipe, plan):
         hidden = [veil.obfuscate(test, seed=veil.seed) for veil in veils]
@@ -117,41 +121,60 @@ def _modified(veil: Obfuscator, modifier: str) -> Obfuscator:
     return veil.with_modifier(modifier) if modifier else veil  # type: ignore[attr-defined]
 
 
-Models = Mapping[tuple[int, str], InferenceModel]
+Models = Mapping[tuple[str, int, str], InferenceModel]
+
+DENSE = InferenceSettings(epochs=40, batch=512, rate=1e-3, dense=True)
+"""The fixed models of the authors' code on MotionSense, with about as many steps as there."""
 
 
 def _raw_models(recipe: Recipe, plan: Plan) -> Models:
-    """The fixed models, trained on raw windows: one for each seed and attribute."""
-    wanted = [(seed, name) for seed in plan.seeds for name in recipe.attributes]
+    """The fixed models, trained on raw windows: by kind, seed and attribute.
+
+    `read` are the papers' convolutional networks, `read_dense` those of ObscureNet's code.
+    """
+    kinds = {"read": plan.inference, "read_dense": DENSE}
+    wanted = [(k, seed, name) for k in kinds for seed in plan.seeds for name in recipe.attributes]
     return {
-        (seed, name): InferenceModel(plan.inference, seed, plan.device).fit(plan.split.train, name)
-        for seed, name in track(wanted, "fixed models")
+        (kind, seed, name): InferenceModel(kinds[kind], seed, plan.device).fit(
+            plan.split.train, name
+        )
+        for kind, seed, name in track(wanted, "fixed models")
     }
 
 
 def _read(recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]) -> dict[str, Any]:
-    """Accuracy and F1 of each attribute with intervals, and accuracy within each kept class."""
-    test = plan.split.test
-    kept = test.codes(recipe.keep)
-    found: dict[str, Any] = {}
-    for name in recipe.attributes:
-        true, classes = test.codes(name), len(test.classes[name])
-        read = [
-            models[seed, name].predict(windows)
-            for seed, windows in zip(plan.seeds, outputs, strict=True)
-        ]
-        tables = np.stack(
-            [confusion_by_person(true, codes, test.subject, classes) for codes in read]
-        )
-        found[name] = {
-            "accuracy": _estimate(tables, accuracy),
-            "f1": _estimate(tables, macro_f1),
-            "within": {
-                label: float(np.mean([codes[kept == c] == true[kept == c] for codes in read]))
-                for c, label in enumerate(test.classes[recipe.keep])
-            },
+    """What the fixed models of both kinds read of each attribute."""
+    return {
+        kind: {
+            name: _scores(
+                plan.split.test,
+                name,
+                recipe.keep,
+                [
+                    models[kind, seed, name].predict(windows)
+                    for seed, windows in zip(plan.seeds, outputs, strict=True)
+                ],
+            )
+            for name in recipe.attributes
         }
-    return {"read": found}
+        for kind in ("read", "read_dense")
+    }
+
+
+def _scores(test: Windows, name: str, keep: str, read: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Accuracy and F1 with intervals over people and seeds, and accuracy within each kept class."""
+    true, kept, classes = test.codes(name), test.codes(keep), len(test.classes[name])
+    tables = np.stack([confusion_by_person(true, codes, test.subject, classes) for codes in read])
+    within = {
+        label: float(np.mean([codes[kept == c] == true[kept == c] for codes in read]))
+        for c, label in enumerate(test.classes[keep])
+        if (kept == c).any()
+    }
+    return {
+        "accuracy": _estimate(tables, accuracy),
+        "f1": _estimate(tables, macro_f1),
+        "within": within,
+    }
 
 
 def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
@@ -190,7 +213,7 @@ def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 8000) -> dict[
     assert isinstance(veil, ObscureNet)
     veil.fit(plan.split.train, recipe.keep, recipe.hide)  # speed does not depend on the weights
     some = plan.split.test.select(np.arange(windows) % len(plan.split.test))
-    single, randomized = some.select([0]), veil.with_modifier("randomized")
+    single, randomized = some.select([0]).compact(), veil.with_modifier("randomized")
     stages = {
         "in one batch": veil.with_modifier("deterministic").stage_seconds(some),
         "one by one": veil.with_modifier("deterministic").stage_seconds(single, repeats=500),
