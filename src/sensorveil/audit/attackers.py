@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,7 +43,8 @@ class Budget:
 class Evidence:
     """Training windows and several sets of test windows, with their features worked out once.
 
-    `code` (n, numbers) is what a fully informed attacker is given beside the windows.
+    A fully informed attacker is given codes (n, numbers) as well. The output is made from the code
+    and noise, so its network and its linear head read the code alone, and its trees read both.
     """
 
     def __init__(
@@ -82,35 +83,41 @@ class Evidence:
         if len(np.unique(labels)) < 2:  # too few windows for two classes: nothing can be learnt
             return {n: np.zeros((len(part), classes)) for n, part in self.tests.items()}
         if family == CNN:
-            model = InferenceModel(self.budget.network, self.seed, self.device)
-            model.fit_codes(self.train.select(rows), labels, classes)
-            return {name: model.log_probabilities(part) for name, part in self.tests.items()}
+            seen, unseen, settings = self._seen()
+            model = InferenceModel(settings, self.seed, self.device)
+            model.fit_codes(seen.select(rows), labels, classes)
+            return {name: model.log_probabilities(part) for name, part in unseen.items()}
         train, tests = self._convolved if family == CONVOLUTIONS else self._spectral
         read = _linear if family == CONVOLUTIONS else _trees
         return read(train[rows], labels, tests, classes, self)
 
+    def _seen(self) -> tuple[Windows, dict[str, Windows], InferenceSettings]:
+        """What a network reads: windows, or codes by dense layers."""
+        if self._train_code is None:
+            return self.train, self.tests, self.budget.network
+        codes = {name: _as_windows(code) for name, code in self._test_codes.items()}
+        return _as_windows(self._train_code), codes, replace(self.budget.network, dense=True)
+
     @cached_property
     def _convolved(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        if self._train_code is not None:
+            return self._train_code, self._test_codes
         kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device).fit(self.train)
-        return self._with_codes(
-            kernels.transform(self.train),
-            {name: kernels.transform(part) for name, part in self.tests.items()},
-        )
+        tests = {name: kernels.transform(part) for name, part in self.tests.items()}
+        return kernels.transform(self.train), tests
 
     @cached_property
     def _spectral(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        return self._with_codes(
-            spectral_features(self.train, self.device),
-            {name: spectral_features(part, self.device) for name, part in self.tests.items()},
-        )
-
-    def _with_codes(
-        self, train: np.ndarray, tests: dict[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        train = spectral_features(self.train, self.device)
+        tests = {name: spectral_features(part, self.device) for name, part in self.tests.items()}
         if self._train_code is None:
             return train, tests
         joined = {n: np.hstack([part, self._test_codes[n]]) for n, part in tests.items()}
         return np.hstack([train, self._train_code]), joined
+
+
+def _as_windows(code: np.ndarray) -> Windows:
+    return Windows.from_signal(code[:, None].astype(np.float32))
 
 
 def _linear(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from sensorveil.methods.registry import registry
 
 PLAIN = ("none", "noise", "downsample", "resample")
 """The plain methods that stand in every trade-off plot."""
+
+
+LINKAGE_DRAWS = 5
+"""How often sessions are drawn and obfuscated anew to be linked."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def audit_split(
     links: tuple[Linkage, ...] = ()
     if disjoint:
         try:
-            links = _linkage(folds, outputs, settings, device)
+            links = _linkage(folds, settings, strength, device)
         except Refusal as refusal:  # too few sessions: the page says so
             left_out["linkage"] = str(refusal)
     kept = tuple(
@@ -163,21 +167,22 @@ def audit_split(
 
 
 def _linkage(
-    folds: Sequence[Fold],
-    outputs: Mapping[tuple[int, int], Output],
-    settings: AuditSettings,
-    device: str,
+    folds: Sequence[Fold], settings: AuditSettings, strength: Strength | None, device: str
 ) -> tuple[Linkage, ...]:
+    """Over several draws of sessions and noise of its own: people are few, and it costs little."""
     budget = LinkageBudget.quick() if settings.quick else LinkageBudget()
+    few = replace(settings.budget, windows=budget.train_windows)
+    seeds = tuple(range(LINKAGE_DRAWS))
     rounds = [
         [
-            Round(fold.split, outputs[n, seed].test, outputs[n, seed].train)
-            for n, fold in enumerate(folds)
+            Round(fold.split, output.test, output.train)
+            for fold in folds
+            for output in [obfuscated(fold, strength, seed, few)]
         ]
-        for seed in settings.seeds
+        for seed in seeds
     ]
     keep = folds[0].veil.policy_.keep
-    return linkage(rounds, settings.seeds, keep=keep, budget=budget, device=device)
+    return linkage(rounds, seeds, keep=keep, budget=budget, device=device)
 
 
 def _reidentification(

@@ -39,26 +39,31 @@ def plant(
     return windows.replaced(signal)
 
 
+_PITCHES = np.linspace(0.08, 0.42, 8)  # cycles per sample
+
+
 def plant_identity(
     windows: Windows, share: float, generator: np.random.Generator
 ) -> tuple[Windows, np.ndarray]:
-    """Adds to a random share of the recordings two tones whose proportion tells the person.
+    """Adds a chord to a random share of the recordings: half of eight tones, each person's own.
 
-    Pitches are the same for all, so that who learns the tones on some people finds others by them.
-    Returns the windows, and which of them are marked.
+    The eight pitches are the same for all, so that who learns them on some people finds others by
+    theirs. Returns the windows, and which of them are marked.
     """
     recordings = np.unique(windows.recording)
-    chosen = recordings[generator.random(len(recordings)) < share]
-    marked = np.isin(windows.recording, chosen)
+    marked = np.isin(windows.recording, recordings[generator.random(len(recordings)) < share])
     people, person = np.unique(windows.subject, return_inverse=True)
-    angle = (np.pi / 2) * (person[marked] + 0.5) / len(people)
-    time = np.arange(windows.length)
-    tones = [
-        np.sin(2 * np.pi * (pitch * time + generator.random((int(marked.sum()), 1))))
-        for pitch in (0.2, 0.35)
-    ]
-    tone = np.cos(angle)[:, None] * tones[0] + np.sin(angle)[:, None] * tones[1]
+    chords = np.array([_chord(generator) for _ in people])[person[marked]]
+    phase = generator.random((*chords.shape, 1))
+    turns = _PITCHES[:, None] * np.arange(windows.length) + phase
+    tone = (chords[..., None] * np.sin(2 * np.pi * turns)).sum(1)
     signal = windows.signal
     shape = (len(tone), *(1,) * (signal.ndim - 2), windows.length)
     signal[marked] = signal[marked] + 2 * Scaling.of(windows).deviation * tone.reshape(shape)
     return windows.replaced(signal), marked
+
+
+def _chord(generator: np.random.Generator) -> np.ndarray:
+    """Half of the tones, with a power of one in all."""
+    half = len(_PITCHES) // 2
+    return np.isin(np.arange(2 * half), generator.permutation(2 * half)[:half]) / np.sqrt(half)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from sensorveil.audit.attackers import CNN, TREES, Budget, Evidence
+from sensorveil.audit.attackers import TREES, Budget, Evidence
 from sensorveil.audit.control import PLANTED, plant, planted_share
 from sensorveil.audit.criterion import judge
 from sensorveil.audit.results import (
@@ -189,8 +189,6 @@ def _fold_readings(
     found: dict[tuple[str, str], np.ndarray] = {}
     control = _control(output, name, classes, seed, rungs[0].evidence, share)
     asked = [(rung, family) for rung in (*rungs, control) for family in budget.families]
-    # The network reads windows only, so a code is nothing to it.
-    asked = [(r, family) for r, family in asked if not (FULL in r.evidence.tests and family == CNN)]
 
     def attacked(rung: _Rung, family: str) -> dict[str, np.ndarray]:
         codes = rung.labelled.codes(name)

@@ -84,7 +84,7 @@ def linkage(
     what it is to compare (obfuscated windows; with a raw gallery, raw and obfuscated ones). The
     better of the two counts, so that with few probes chance is exceeded a little by mere luck; a
     link is `found` only where it stands out of that. Whether it would be is checked by a control:
-    some sessions of the obfuscated windows are marked by tones that tell the person.
+    some sessions of the obfuscated windows are marked by a chord that tells the person.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

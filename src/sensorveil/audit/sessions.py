@@ -51,8 +51,9 @@ def session_points(truth: Truth, readings: Sequence[Reading]) -> tuple[SessionPo
 def _plans(truth: Truth) -> Iterator[tuple[str, int | None, np.ndarray]]:
     """Which windows are added up: (group, size, chunk number of each window or -1)."""
     for group, member in (("recording", truth.recording), ("person", truth.person)):
-        if not _one_class(member, truth.codes):
-            continue  # the class changes inside, so adding up makes no sense
+        steady = _one_class(member, truth.codes)
+        if not steady.any():
+            continue
         order = np.lexsort([truth.start, truth.recording, member])
         place = np.empty(len(order), int)
         sizes = np.bincount(member)
@@ -60,17 +61,19 @@ def _plans(truth: Truth) -> Iterator[tuple[str, int | None, np.ndarray]]:
         place[order] = np.arange(len(order)) - first[member[order]]
         for size in SIZES:
             if size is None:
-                yield group, size, member
+                yield group, size, np.where(steady, member, -1)
             elif sizes.max() >= size and not (group == "person" and size == 1):
-                whole = place < sizes[member] // size * size
+                whole = steady & (place < sizes[member] // size * size)
                 number = member * (sizes.max() + 1) + place // size
                 yield group, size, np.where(whole, number, -1)
 
 
-def _one_class(member: np.ndarray, codes: np.ndarray) -> bool:
+def _one_class(member: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Which windows are of a group whose class never changes; else adding up makes no sense."""
     known = codes != UNKNOWN
     pairs = np.unique(np.stack([member[known], codes[known]]), axis=1)
-    return len(np.unique(pairs[0])) == pairs.shape[1]
+    groups, classes = np.unique(pairs[0], return_counts=True)
+    return np.isin(member, groups[classes == 1])
 
 
 def _worst(
