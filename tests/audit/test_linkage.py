@@ -13,14 +13,10 @@ from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.linkage import (
     OBFUSCATED_SESSION,
     RAW_SESSION,
-    LinkageBudget,
     Round,
-    _draw_sessions,
-    _Linker,
-    _Sessions,
-    _Side,
     linkage,
 )
+from sensorveil.audit.linkers import LinkageBudget, Linker, Sessions, Side, draw_sessions
 from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, VOID, Linkage
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
@@ -123,7 +119,7 @@ def test_folds_and_seeds_are_pooled_and_a_planted_leak_is_found() -> None:
 
 def test_what_marks_add_to_rank_one() -> None:
     """Four people, one probe and one gallery session each: two pairs of marks, one half of one."""
-    sessions = _Sessions(
+    sessions = Sessions(
         of_window=np.arange(8),
         person=np.arange(8) // 2,
         kept=np.zeros(8, int),
@@ -170,12 +166,12 @@ def test_what_is_typical_of_a_kept_class_does_not_count() -> None:
     generator = np.random.default_rng(0)
     kept = np.arange(90) % 3
     features = generator.normal(size=(90, 8)) + 5 * kept[:, None]
-    side = _Side(features, np.arange(90) % 5, kept, features)
-    linker = _Linker([side], slice(None), components=6, seed=0)
+    side = Side(features, np.arange(90) % 5, kept, features)
+    linker = Linker([side], slice(None), components=6, seed=0)
     no_matter = np.zeros(3, int)
-    by_class = _Sessions(kept, no_matter, np.arange(3), no_matter.astype(bool))
+    by_class = Sessions(kept, no_matter, np.arange(3), no_matter.astype(bool))
     np.testing.assert_array_equal(linker.embedded(side, by_class), 0)
-    unseen = _Sessions(kept, no_matter, np.arange(3) + 7, no_matter.astype(bool))
+    unseen = Sessions(kept, no_matter, np.arange(3) + 7, no_matter.astype(bool))
     assert np.linalg.norm(linker.embedded(side, unseen)[0]) == pytest.approx(1)
 
 
@@ -197,7 +193,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 def test_a_gallery_of_the_own_kept_class() -> None:
     split = people(identity=3.0)
     kept = split.test.codes("activity")
-    _, sessions = _draw_sessions(split.test, kept, SMALL, np.random.default_rng(0))
+    _, sessions = draw_sessions(split.test, kept, SMALL, np.random.default_rng(0))
     compared = sessions.compared()
     probe, gallery = ~sessions.in_gallery, sessions.in_gallery
     alike = sessions.kept[probe][:, None] == sessions.kept[gallery]
@@ -206,7 +202,7 @@ def test_a_gallery_of_the_own_kept_class() -> None:
 
 
 def test_sessions_are_compared_with_all_where_the_class_has_no_other() -> None:
-    sessions = _Sessions(
+    sessions = Sessions(
         of_window=np.arange(6),
         person=np.array([0, 0, 1, 1, 0, 1]),
         kept=np.array([5, 5, 5, 6, 6, 6]),
@@ -230,7 +226,7 @@ def test_at_most_so_many_sessions_and_windows() -> None:
     split = people(identity=3.0)
     few = replace(SMALL, sessions_per_person=4, windows_per_session=3)
     kept = split.test.codes("activity")
-    chosen, sessions = _draw_sessions(split.test, kept, few, np.random.default_rng(0))
+    chosen, sessions = draw_sessions(split.test, kept, few, np.random.default_rng(0))
     assert np.bincount(sessions.of_window).tolist() == [3] * 24
     np.testing.assert_array_equal(split.test.subject[chosen], sessions.person[sessions.of_window])
     assert len(np.unique(split.test.recording[chosen])) == 24

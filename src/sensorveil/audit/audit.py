@@ -11,7 +11,8 @@ from sensorveil.audit.attackers import Budget, Evidence
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
-from sensorveil.audit.linkage import LinkageBudget, Round, linkage
+from sensorveil.audit.linkage import Round, linkage
+from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.reidentification import (
     cloak_reidentification,
     obscurenet_reidentification,

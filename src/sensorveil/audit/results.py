@@ -174,7 +174,7 @@ class Linkage:
     raw_rank1: Estimate
     raw_equal_error_rate: Estimate
     found: bool
-    """Whether sessions are matched better than by chance, beyond a corrected interval."""
+    """Whether sessions are matched better than nearly always when people are exchanged."""
     control: Estimate | None = None
     control_found: bool = False
     planted: float = 0.0
