@@ -126,3 +126,13 @@ def test_quick_is_smaller() -> None:
     quick, full = InferenceSettings.quick(), InferenceSettings()
     assert quick.width < full.width
     assert quick.epochs < full.epochs
+
+
+def test_dense_models_learn_and_come_back() -> None:
+    windows = toy()
+    settings = InferenceSettings(epochs=40, batch=16, rate=2e-3, dense=True)
+    model = InferenceModel(settings, seed=1).fit(windows, "activity")
+    right = (model.predict(windows) == windows.codes("activity")).mean()
+    assert right > 0.9
+    again = InferenceModel(settings).restore(model.state(), input_shape(windows), 2)
+    np.testing.assert_array_equal(again.predict(windows), model.predict(windows))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sensorveil.nets.cnn import InferenceNet, as_real
+from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +79,24 @@ def test_complex_as_three_real_channels(n: int, channels: int, length: int) -> N
 def test_real_windows_pass() -> None:
     signal = torch.randn(2, 3, 4)
     assert as_real(signal) is signal
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_folded_networks_read_the_same(shape: tuple[int, ...]) -> None:
+    net = InferenceNet(shape, classes=5, width=4)
+    for _ in range(3):  # norms must have seen something
+        net(2 + 3 * torch.randn(16, *shape))
+    kinds = {type(layer) for layer in folded(net).modules()}
+    assert not kinds & {nn.BatchNorm1d, nn.BatchNorm2d, nn.Dropout}
+    signal = torch.randn(4, *shape)
+    torch.testing.assert_close(folded(net)(signal), net.eval()(signal), atol=1e-4, rtol=1e-4)
+    assert any(isinstance(layer, nn.Dropout) for layer in net.modules())  # the net itself stays
+
+
+def test_dense_layers_of_the_authors_sizes() -> None:
+    net = DenseNet((2, 128), classes=4)
+    sizes = [tuple(layer.weight.shape) for layer in net.modules() if isinstance(layer, nn.Linear)]
+    assert [out for out, _ in sizes] == [256, 512, 256, 256, 128, 16, 4]
+    assert sizes[0][1] == 256
+    signal = torch.randn(3, 2, 128)
+    torch.testing.assert_close(folded(net)(signal), net.eval()(signal))

@@ -1,0 +1,41 @@
+"""Recipes: all can be read, and what they name exists."""
+
+from __future__ import annotations
+
+import pytest
+
+from sensorveil.data.catalog import NAMES, dataset
+from sensorveil.errors import Refusal
+from sensorveil.methods.registry import method
+from sensorveil.recipes.recipe import names, recipe
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_names_what_exists(name: str) -> None:
+    found = recipe(name)
+    assert found.data in NAMES
+    assert found.split in dataset(found.data).protocol().splits
+    assert not set(found.hide) & {found.keep}
+    for row in found.rows:
+        settings = method(row.method).Settings
+        known = settings.__dataclass_fields__
+        assert set(row.settings) <= set(known)
+        if row.modifier:
+            settings(modifier=row.modifier)  # type: ignore[call-arg]
+        attributes = {key.removesuffix("_f1") for key in row.paper}
+        assert attributes <= set(found.attributes)
+        assert all(0 < value < 100 for value in row.paper.values())
+
+
+def test_the_papers_own_settings() -> None:
+    """Section 6: a code of 10 numbers for MotionSense and 5 for MobiAct; the grid of 6.2."""
+    motion = recipe("obscurenet-motionsense-gender")
+    assert motion.settings["latent"] == 10
+    assert (len(motion.alphas), len(motion.betas)) == (4, 6)
+    assert all(recipe(n).settings["latent"] == 5 for n in names() if "mobiact" in n)
+    assert recipe("obscurenet-mobiact-both").hide == ("gender", "weight")
+
+
+def test_an_unknown_recipe_lists_the_known_ones() -> None:
+    with pytest.raises(Refusal, match="obscurenet-motionsense-gender"):
+        recipe("obscurenet")

@@ -1,0 +1,155 @@
+"""Running recipes, on simulated people and on files in MobiAct's official format."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sensorveil.cli.main import app
+from sensorveil.data.catalog import load
+from sensorveil.measures.inference import InferenceSettings
+from sensorveil.recipes.recipe import Recipe, recipe
+from sensorveil.recipes.reproduce import Plan, accuracies, grid, timing, training
+
+TINY = {
+    "epochs": 20,
+    "reader_epochs": 6,
+    "regulariser_epochs": 1,
+    "batch": 32,
+    "widths": "64-32",
+    "discriminator_steps": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    split = load("simulated", "recording", people=12, windows=12, recordings=2, gender=4.0)
+    small = InferenceSettings(width=16, epochs=10, batch=32, rate=4e-3)
+    return Plan(split, seeds=(0, 1), preset="fast", inference=small, overrides=TINY)
+
+
+@pytest.fixture(scope="module")
+def gait() -> Recipe:
+    """MotionSense's recipe for simulated people, with the rows that differ most."""
+    whole = recipe("obscurenet-motionsense-gender")
+    rows = tuple(row for row in whole.rows if row.method in ("general-vae", "obscurenet", "aae"))
+    return replace(whole, data="simulated", rows=rows, alphas=(0.1, 1.0), betas=(0.5,))
+
+
+def test_accuracies(plan: Plan, gait: Recipe) -> None:
+    kept: list[dict[str, Any]] = []
+    found = accuracies(gait, plan, lambda so_far: kept.append(json.loads(json.dumps(so_far))), 2)
+    assert [len(so_far["rows"]) for so_far in kept] == [0, 1, 2, 3, 4, 5]  # saved as it goes
+    raw = found["raw"]["read"]
+    assert raw["gender"]["accuracy"]["value"] > 0.9
+    rows = {row["label"]: row for row in found["rows"]}
+    deterministic = rows["ObscureNet, deterministic"]
+    randomized = rows["ObscureNet, randomized"]
+    # The decoder is told the other gender: a fixed model is wrong more often than not.
+    assert deterministic["read"]["gender"]["accuracy"]["value"] < 0.5
+    assert (
+        deterministic["read"]["gender"]["accuracy"]["value"]
+        < randomized["read"]["gender"]["accuracy"]["value"]
+    )
+    assert deterministic["settings"] == {**randomized["settings"], "modifier": "deterministic"}
+    assert deterministic["paper"]["gender"] == 17.06
+    for kind in ("read", "read_dense"):
+        estimate = deterministic[kind]["activity"]["accuracy"]
+        assert estimate["seeds"] == 2
+        within = deterministic[kind]["activity"]["within"]
+        assert set(within) == set(plan.split.test.classes["activity"])
+    assert [again["runs"] for again in deterministic["reidentification"]] == [2]
+    assert "reidentification" not in rows["General VAE"]
+
+
+def test_the_accuracy_within_classes_adds_up(plan: Plan, gait: Recipe) -> None:
+    found = accuracies(replace(gait, rows=()), plan, lambda so_far: None, 0)["raw"]["read"]
+    test = plan.split.test
+    share = np.bincount(test.codes("activity")) / len(test)
+    within = list(found["gender"]["within"].values())
+    assert np.dot(share, within) == pytest.approx(found["gender"]["accuracy"]["value"])
+
+
+def test_grid(plan: Plan, gait: Recipe) -> None:
+    found = grid(gait, replace(plan, seeds=(0,)), lambda so_far: None)
+    assert [(p["alpha"], p["beta"]) for p in found["points"]] == [(0.1, 0.5), (1.0, 0.5)]
+    read = [point["read"]["gender"]["accuracy"]["value"] for point in found["points"]]
+    assert all(0 <= value <= 1 for value in read)
+
+
+def test_timing_and_training(plan: Plan, gait: Recipe) -> None:
+    stages = timing(gait, plan, lambda so_far: None, windows=64)
+    for way in ("in one batch", "one by one"):
+        assert set(stages["seconds_a_window"][way]) == set(gait.paper["milliseconds"])
+    assert stages["randomized_one_window"] > 0
+    found = training(gait, plan, lambda so_far: None, epochs=2)
+    assert found["ratio"] == pytest.approx(found["one by one"] / found["batched"])
+
+
+def mobiact_folder(root: Path) -> None:
+    """Four of the papers' people, four activities each, in the official format.
+
+    Each activity has a rhythm and each person a loudness, so that there is something to read.
+    """
+    generator = np.random.default_rng(0)
+    heading = "timestamp,rel_time,acc_x,acc_y,acc_z,gyro_x,gyro_y,gyro_z,azimuth,pitch,roll,label"
+    for person in (1, 2, 3, 4, 5, 6):  # men and women, of all three weight groups
+        for number, task in enumerate(("WAL", "STD", "JOG", "STU")):
+            time = np.arange(700)
+            wave = np.sin(time * (0.05 + 0.1 * number)) * (1 + person / 3)
+            rows = wave[:, None] + generator.normal(size=(700, 6)) / 10
+            lines = [
+                ",".join(f"{v:g}" for v in (1e12 + t * 5e6, t * 0.005, *row, 0, 0, 0)) + f",{task}"
+                for t, row in zip(time, rows, strict=True)
+            ]
+            place = root / "Annotated Data" / task / f"{task}_{person}_1_annotated.csv"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("\n".join([heading, *lines]) + "\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["obscurenet-mobiact-gender", "obscurenet-mobiact-weight", "obscurenet-mobiact-both"],
+)
+def test_mobiact_recipes_run_on_official_files(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mobiact_folder(tmp_path / "mobiact")
+    settings = [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
+    places = ["--from", str(tmp_path / "mobiact"), "--out", str(tmp_path / "out")]
+    small = ["--seeds", "1", "--preset", "fast", "--quick", "--leaks", "0", *settings]
+    app(["reproduce", name, *places, *small], standalone_mode=False)
+    found = json.loads((tmp_path / "out" / f"{name}-accuracy.json").read_text())
+    wanted = recipe(name)
+    assert [row["label"] for row in found["rows"]] == [row.label for row in wanted.rows]
+    assert all(row["settings"].get("latent", 5) == 5 for row in found["rows"])
+    assert set(found["rows"][0]["read"]) == set(wanted.attributes)
+    assert found["data"]["dataset"] == "mobiact"
+    assert found["conditions"]["command"]
+    printed = capsys.readouterr().out
+    assert "randomized" in printed
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    from sensorveil.errors import Refusal
+
+    def refused(*words: str) -> str:
+        with pytest.raises(Refusal) as refusal:
+            app(["reproduce", *words], standalone_mode=False)
+        return str(refusal.value)
+
+    name = "obscurenet-motionsense-gender"
+    out = ["--out", str(tmp_path / "out")]
+    assert "unknown" in refused("table1", *out)
+    assert "--out" in refused(name)
+    assert "part" in refused(name, *out, "--part", "figure9")
+    assert "--seeds" in refused(name, *out, "--seeds", "0")
+    assert "method" in refused(name, *out, "--method", "cloak")
+    assert not (tmp_path / "out").exists()
+    assert app(["reproduce", "list"], standalone_mode=False) is None
