@@ -141,7 +141,7 @@ def test_raw_data_is_not_hidden(people):
 
 
 def test_attackers_that_learnt_too_little_are_void(people):
-    weak = Budget(windows=12, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
+    weak = Budget(windows=13, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
     veil = Resample(epochs=6).fit(people.train, "activity", "gender")
     found = climbed(veil, people, weak)
     tried = [a for a in found.attacks if a.level != RAW]

@@ -19,7 +19,7 @@ def leaky(priors: tuple[float, float], people: int = 40, windows: int = 60, shif
     odds = shift * level + np.log(ones / (1 - ones))
     scores = -np.logaddexp(0, np.stack([odds, -odds], axis=1))
     own = np.log(np.stack([1 - ones, ones], axis=1))
-    truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own)
+    truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own, fold)
     return truth, Reading(SEMI, "exact", scores[None])
 
 
@@ -28,10 +28,6 @@ def test_sessions_take_out_the_prior_of_their_own_fold():
     points = {p.windows: p for p in session_points(truth, [reading]) if p.group == "recording"}
     assert points[60].accuracy.value > 0.8
     assert points[60].found
-    # With one prior for all folds, the sum of sixty errors outweighs the leak.
-    pooled = Truth(**{**vars(truth), "log_prior": np.full_like(truth.log_prior, np.log(0.5))})
-    wrong = {p.windows: p for p in session_points(pooled, [reading]) if p.group == "recording"}
-    assert wrong[60].accuracy.value < 0.6
 
 
 def test_accuracy_grows_as_the_closed_form_says():
@@ -54,3 +50,42 @@ def test_groups_whose_class_changes_are_left_out():
 def test_guessing_is_not_found():
     truth, reading = leaky((0.5, 0.5), shift=0.0)
     assert not any(point.found for point in session_points(truth, [reading]))
+
+
+def test_a_leaning_to_one_class_does_not_hide_a_leak():
+    """An offset in every window, however small, is multiplied by their number."""
+    truth, reading = leaky((0.5, 0.5))
+    leaning = Reading(SEMI, "leaning", reading.scores + np.array([0.2, 0.0]))
+    points = {p.windows: p for p in session_points(truth, [leaning]) if p.group == "recording"}
+    assert points[60].found
+    assert points[60].accuracy.value > 0.8
+
+
+def test_a_few_people_who_are_read_right_by_luck_are_not_found():
+    """Four people, fifteen attackers that say a random thing of each person."""
+    found = 0
+    for draw in range(20):
+        generator = np.random.default_rng(draw)
+        person = np.repeat(np.arange(4), 20)
+        truth = Truth(
+            person % 2, person, person, np.arange(80) % 20, 2, np.full((80, 2), np.log(0.5)),
+            np.zeros(80, int),
+        )  # fmt: skip
+        readings = [
+            Reading(SEMI, str(n), np.log([[0.6, 0.4]])[:, generator.integers(2, size=4)[person]].T[
+                None
+            ] * np.array([1.0, -1.0]))
+            for n in range(15)
+        ]  # fmt: skip
+        found += any(point.found for point in session_points(truth, readings))
+    assert found == 0
+
+
+def test_groups_that_are_steady_but_short():
+    truth, reading = leaky((0.5, 0.5), people=4, windows=60)
+    mixed = np.where(truth.person == 0, np.arange(len(truth.person)) % 2, truth.codes)
+    keep = (truth.person == 0) | (truth.start < 10)
+    cut = Truth(**{k: v[keep] if isinstance(v, np.ndarray) else v for k, v in vars(truth).items()})
+    cut = Truth(**{**vars(cut), "codes": mixed[keep]})
+    points = session_points(cut, [Reading(SEMI, "exact", reading.scores[:, keep])])
+    assert {point.windows for point in points} == {1, 5, None}

@@ -136,6 +136,15 @@ def test_mobiact_recipes_run_on_official_files(
     assert "randomized" in printed
 
 
+def refused_grid() -> str:
+    from sensorveil.errors import Refusal
+
+    plan = Plan(load("simulated", "recording", people=6, windows=4))
+    with pytest.raises(Refusal) as refusal:
+        grid(recipe("obscurenet-mobiact-both"), plan, lambda so_far: None)
+    return str(refusal.value)
+
+
 def test_bad_input(tmp_path: Path) -> None:
     from sensorveil.errors import Refusal
 
@@ -151,5 +160,6 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "part" in refused(name, *out, "--part", "figure9")
     assert "--seeds" in refused(name, *out, "--seeds", "0")
     assert "method" in refused(name, *out, "--method", "cloak")
+    assert "no grid" in refused_grid()
     assert not (tmp_path / "out").exists()
     assert app(["reproduce", "list"], standalone_mode=False) is None

@@ -266,11 +266,13 @@ def audit(
 
 
 def two_hidden() -> Audit:
-    """Gender on unseen people, identity on the papers' split: the usual pair."""
-    return audit(
+    """Gender on unseen people, identity on the papers' split and by linkage: the usual pair."""
+    whole = audit(
         hide=("gender", "subject"),
         left_out={"subject": "nobody is both in training and in test, see linkage"},
     )
+    linked = Verdict(HIDDEN, "sessions are matched by chance")
+    return replace(whole, parts=(replace(whole.main, identity=linked), *whole.parts[1:]))
 
 
 def hostile() -> Audit:

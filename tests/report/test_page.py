@@ -179,7 +179,8 @@ def test_identity_that_unseen_people_rule_out_comes_from_the_other_split():
     text = Page(render(sample.two_hidden())).text
     assert "Gender and who the person is (subject) are hidden." in text
     assert "Measured on the split paper, with the same people in training and test" in text
-    assert "matched to the right one of 24 people" in text
+    assert "matched to the right one of the people compared (raw, 24 people in all)" in text
+    assert "on the split subject: hidden, since sessions are matched by chance" in text
 
 
 def test_another_verdict_on_another_split_stands_beside_the_first():

@@ -105,7 +105,17 @@ def test_identity_comes_from_the_split_that_could_attack_it():
     assert gender.is_main
     assert not identity.is_main
     assert identity.part.split == "paper"
-    assert identity.elsewhere.startswith("nobody is both")
+    assert identity.elsewhere == "hidden, since sessions are matched by chance"
+
+
+def test_a_split_that_could_not_be_attacked_is_void_however_good_another_is():
+    whole = sample.two_hidden()
+    unlinked = replace(whole, parts=(replace(whole.main, identity=None), *whole.parts[1:]))
+    assert unlinked.verdict().status == VOID
+    assert "nobody is both" in unlinked.verdict().reason
+    bare = replace(unlinked.main, linkage=(), reidentification=())
+    blind = replace(unlinked, parts=(bare, *unlinked.parts[1:]))
+    assert blind.worst_advantage() != blind.worst_advantage()  # not a number: nothing passes
 
 
 def test_new_people_whose_sessions_are_linked_decide_about_identity():

@@ -95,8 +95,15 @@ class Evidence:
         """What a network reads: windows, or codes by dense layers."""
         if self._train_code is None:
             return self.train, self.tests, self.budget.network
-        codes = {name: _as_windows(code) for name, code in self._test_codes.items()}
-        return _as_windows(self._train_code), codes, replace(self.budget.network, dense=True)
+        # Numbers of a code differ in scale, and the windows of a network have one for them all.
+        mean, deviation = self._train_code.mean(0), self._train_code.std(0)
+        deviation = np.where(deviation > 1e-6, deviation, 1)
+
+        def standard(code: np.ndarray) -> Windows:
+            return Windows.from_signal(((code - mean) / deviation)[:, None].astype(np.float32))
+
+        codes = {name: standard(code) for name, code in self._test_codes.items()}
+        return standard(self._train_code), codes, replace(self.budget.network, dense=True)
 
     @cached_property
     def _convolved(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -114,10 +121,6 @@ class Evidence:
             return train, tests
         joined = {n: np.hstack([part, self._test_codes[n]]) for n, part in tests.items()}
         return np.hstack([train, self._train_code]), joined
-
-
-def _as_windows(code: np.ndarray) -> Windows:
-    return Windows.from_signal(code[:, None].astype(np.float32))
 
 
 def _linear(

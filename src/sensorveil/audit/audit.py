@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thi
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.reidentification import (
+    CLOAK,
+    OBSCURENET,
     cloak_reidentification,
     obscurenet_reidentification,
 )
@@ -198,13 +200,19 @@ def _reidentification(
     network, runs = settings.budget.network, settings.reidentification_runs
     found: list[Reidentification] = []
     for name in hide:
-        try:
-            found += [
-                obscurenet_reidentification(output.test, name, runs, 0.2, network, device, 0),
-                cloak_reidentification(output.train, output.test, name, 5, network, device, 0),
-            ]
-        except Refusal as refusal:  # people are disjoint, or one class only: the page says so
-            left_out[f"re-identification of {name}"] = str(refusal)
+        ways: dict[str, Callable[[str], Reidentification]] = {
+            OBSCURENET: lambda one: obscurenet_reidentification(
+                output.test, one, runs, 0.2, network, device, 0
+            ),
+            CLOAK: lambda one: cloak_reidentification(
+                output.train, output.test, one, 5, network, device, 0
+            ),
+        }
+        for after, way in ways.items():
+            try:
+                found.append(way(name))
+            except Refusal as refusal:  # people are disjoint, or one class only: the page says so
+                left_out[f"re-identification of {name} as in {after}"] = str(refusal)
     return tuple(found)
 
 
@@ -234,7 +242,7 @@ def _trade_off(
     for name, (hidden_train, hidden_test) in made.items():
         attacker = Evidence(hidden_train, {name: hidden_test}, budget, 0, device)
         found = read(attacker, hidden_train, test, hide)
-        points.append(TradeOff(name, kept[name], found[name]))
+        points.append(TradeOff(name, kept[name], found[name], hide))
     return tuple(points)
 
 

@@ -23,11 +23,11 @@ LEAST_RAW = 0.05
 CRITERION = (
     "Hidden means: the worst of all attackers has at most 2 points of advantage over always"
     " guessing the majority class, and an area under the ROC curve of at most 0.55, and no attacker"
-    " who adds up windows of a recording or person is better than guessing beyond its interval, and"
+    " who adds up windows of a recording or person is better than when classes are exchanged, and"
     " the same attackers find at least half of a leak of 10 points that was planted in the same"
     " output. A model trained on a leaked part of the output counts as an attacker too. Who people"
     " are is, where they are new to everybody, a matter of linking their sessions: no linker may"
-    " match sessions of one person better than by chance beyond its interval. Where a planted leak"
+    " match sessions of one person better than when people are exchanged. Where a planted leak"
     " is not found, or where nobody can read the attribute from raw data either, the result is"
     " void."
 )
@@ -38,6 +38,7 @@ def judge(
     control: Attack,
     planted: float,
     sessions: Sequence[SessionPoint],
+    majority: float = 0.5,
 ) -> Verdict:
     """The verdict on one attribute. A wide interval never turns into a pass: points decide."""
     tried = [attack for attack in attacks if attack.level != RAW]
@@ -72,7 +73,7 @@ def judge(
             f"the attackers found {_points(control.advantage.value)} of a planted leak of"
             f" {_points(planted)}: they are too weak to tell",
         )
-    if raw < LEAST_RAW:
+    if raw < min(LEAST_RAW, (1 - majority) / 2):
         return Verdict(
             VOID,
             f"the attackers are only {_points(raw)} better than guessing on raw data, so there was"

@@ -95,10 +95,11 @@ def climb(
     work = [(number, seed) for seed in seeds for number in range(len(folds))]
     # The share of marks is that of all folds: one with a single class would else be all marked.
     shares = {name: planted_share(_largest(_pooled_codes(folds, name))) for name in attributes}
+    insiders = all(insider_halves(fold.split) for fold in folds)
     with ThreadPoolExecutor(torch.get_num_threads()) as workers:
         for number, seed in track(work, "attackers: folds and seeds"):
             fold, output = folds[number], outputs[number, seed]
-            rungs = _rungs(fold, output, budget, seed, device)
+            rungs = _rungs(fold, output, budget, seed, device, insiders)
             for name in track(attributes, "attackers: attributes"):
                 found = _fold_readings(
                     fold, output, rungs, name, seed, budget, shares[name], workers
@@ -118,7 +119,9 @@ class _Rung:
     rows: np.ndarray | None = None
 
 
-def _rungs(fold: Fold, output: Output, budget: Budget, seed: int, device: str) -> list[_Rung]:
+def _rungs(
+    fold: Fold, output: Output, budget: Budget, seed: int, device: str, insiders: bool
+) -> list[_Rung]:
     """The evidence of each rung; features are worked out once for all attributes."""
     raw = thinned(fold.split.train, budget.windows, seed)
 
@@ -130,7 +133,7 @@ def _rungs(fold: Fold, output: Output, budget: Budget, seed: int, device: str) -
         rung(output.lazy, {LAZY: output.test}),
         rung(output.train, {SEMI: output.test}),
     ]
-    for known, attacked in insider_halves(fold.split):
+    for known, attacked in insider_halves(fold.split) if insiders else ():
         test = output.test.select(attacked)
         rungs.append(rung(output.test.select(known), {INSIDER: test}, attacked))
     code = fold.veil.condition(raw)
@@ -164,6 +167,9 @@ def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
         np.minimum.at(begin, test.recording, test.start)
         np.maximum.at(end, test.recording, test.start + test.length)
         middle = ((begin + end) // 2)[test.recording]
+        if (end - begin <= test.length).all():  # a recording is one window: deal them at random
+            dealt = np.random.default_rng(0).random(len(begin)) < 0.5
+            middle = np.where(dealt[test.recording], end.max(), 0)
         late = test.start >= middle
         halves = [
             (test.start + test.length <= middle, late),
@@ -202,8 +208,10 @@ def _fold_readings(
     for rung, family in asked:
         read = grown[rung].result() if family == TREES else attacked(rung, family)
         for level, scores in read.items():
-            if level == INSIDER:  # as if it had learnt from the shares of training
-                scores = scores - _log_prior(rung.labelled.codes(name), classes) + prior
+            # As if it had learnt from the shares of all of training: what it did learn from has
+            # others, by chance or because it is a part of the test.
+            learnt = rung.labelled.codes(name)[rung.evidence.chosen]
+            scores = scores - _log_prior(learnt, classes) + prior
             whole = found.setdefault((level, family), np.zeros((len(output.test), classes)))
             whole[slice(None) if rung.rows is None else rung.rows] = scores
     return found
@@ -238,7 +246,8 @@ def _summary(
         Reading(level, family, np.stack([np.concatenate(parts) for parts in per_seed]))
         for (level, family), per_seed in readings.items()
     ]
-    attacks = {(r.level, r.family): _attack(truth, r) for r in pooled}
+    tables = {(r.level, r.family): _read_tables(truth, r) for r in pooled}
+    attacks = {(r.level, r.family): _attack(truth, r, tables[r.level, r.family]) for r in pooled}
     tried = [a for a in attacks.values() if a.level not in (RAW, CONTROL)]
     controls = [a for a in attacks.values() if a.level == CONTROL]
     control = max(controls, key=lambda attack: attack.advantage.value)
@@ -261,23 +270,18 @@ def _summary(
         control=control,
         planted=planted,
         sessions=sessions,
-        verdict=judge(shown, control, planted, sessions),
-        by_person=_by_person(truth, _of(pooled, worst), test.classes["subject"]),
+        verdict=judge(shown, control, planted, sessions, _largest(known)),
+        by_person=_by_person(truth, tables[worst.level, worst.family], test.classes["subject"]),
     )
 
 
-def _of(readings: Sequence[Reading], attack: Attack) -> Reading:
-    return next(r for r in readings if (r.level, r.family) == (attack.level, attack.family))
-
-
-def _by_person(truth: Truth, reading: Reading, names: Sequence[str]) -> dict[str, float]:
+def _by_person(truth: Truth, tables: np.ndarray, names: Sequence[str]) -> dict[str, float]:
     """The share of windows that were read right, by person, mean over seeds."""
-    right = (reading.scores.argmax(2) == truth.codes).mean(0)
-    known = truth.codes != UNKNOWN
-    return {
-        names[person]: float(right[known & (truth.person == person)].mean())
-        for person in np.unique(truth.person[known])
-    }
+    whole = tables.sum(0)  # the people in order
+    right = np.trace(whole, axis1=1, axis2=2) / np.maximum(whole.sum((1, 2)), 1)
+    people = np.unique(truth.person[truth.codes != UNKNOWN])
+    shown = right[whole.sum((1, 2)) > 0]
+    return {names[one]: float(value) for one, value in zip(people, shown, strict=True)}
 
 
 def _truth(folds: Sequence[Fold], name: str) -> Truth:
@@ -294,6 +298,7 @@ def _truth(folds: Sequence[Fold], name: str) -> Truth:
         start=np.concatenate([test.start for test in tests]),
         classes=classes,
         log_prior=np.concatenate(priors),
+        fold=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
     )
 
 
@@ -303,26 +308,51 @@ def _log_prior(codes: np.ndarray, classes: int) -> np.ndarray:
     return np.where(counts > 0, np.log(np.maximum(counts, 1) / counts.sum()), 50.0)
 
 
-def _attack(truth: Truth, reading: Reading) -> Attack:
-    # Folds have other shares of the classes in training. A second reading swaps each fold's shares
-    # for those of all, and the attacker may take the better of the two.
-    evidence = reading.scores - truth.log_prior
-    pooled = _log_prior(truth.codes, truth.classes)
-    both = [_tables(truth, scores) for scores in (reading.scores, evidence + np.minimum(pooled, 0))]
-    tables = max(both, key=lambda table: float(accuracy(table.sum((0, 1)))))
-    right = bootstrap(tables, accuracy, np.random.default_rng(0))
+def _read_tables(truth: Truth, reading: Reading) -> np.ndarray:
+    """Confusion tables (seeds, people, classes, classes) of the better of two readings.
 
+    Folds have other shares of the classes in training. The second reading swaps each fold's shares
+    for those of all.
+    """
+    evidence = reading.scores - truth.log_prior
+    pooled = np.minimum(_log_prior(truth.codes, truth.classes), 0)
+    both = [_tables(truth, scores) for scores in (reading.scores, evidence + pooled)]
+    return max(both, key=lambda table: float(accuracy(table.sum((0, 1)))))
+
+
+def _attack(truth: Truth, reading: Reading, tables: np.ndarray) -> Attack:
     def draws() -> np.random.Generator:
         return np.random.default_rng(0)  # the same people for every figure
 
+    right = bootstrap(tables, accuracy, draws())
+    shares = _shares(reading.scores - truth.log_prior)
+    # Scores of different folds come from different attackers: as they are, and as ranks within
+    # their fold. The sharper counts.
+    areas = [
+        auc_over_people(scores, truth.codes, truth.person, draws())
+        for scores in (shares, _ranked(shares, truth.fold))
+    ]
     return Attack(
         level=reading.level,
         family=reading.family,
         accuracy=right,
         advantage=right.above(float(majority(tables.sum((0, 1))))),
         balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),
-        auc=auc_over_people(_shares(evidence), truth.codes, truth.person, draws()),
+        auc=max(areas, key=lambda area: area.value),
     )
+
+
+def _ranked(scores: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Each score's rank from 0 to 1 within its fold, seed and class; equal ones share one."""
+    ranks = np.empty_like(scores)
+    for place in np.unique(fold):
+        here = np.flatnonzero(fold == place)
+        for seed, c in np.ndindex(len(scores), scores.shape[2]):
+            values = scores[seed, here, c]
+            ordered = np.sort(values)
+            both = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+            ranks[seed, here, c] = sum(both) / (2 * len(values))
+    return ranks
 
 
 def _tables(truth: Truth, scores: np.ndarray) -> np.ndarray:

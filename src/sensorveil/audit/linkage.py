@@ -144,7 +144,9 @@ def _pooled(by_seed: Sequence[Sequence[_Trial]], gallery: str) -> Linkage:
     """One gallery's figures over folds and seeds."""
     first = by_seed[0]
     linkers = {name: _Figures.of(by_seed, (gallery, name)) for name in (_RAW_LINKER, _ADAPTED)}
-    best = max(linkers.values(), key=lambda one: (one.rank1.value, -one.error.value))
+    best = max(
+        linkers.values(), key=lambda one: (one.stands_out, one.rank1.value, -one.error.value)
+    )
     before = _Figures.of(by_seed, (_RAW_LINKER, _RAW_LINKER))
     trials = [trial for trials in by_seed for trial in trials]
     probes = [int((~trial.sessions.in_gallery).sum()) for trial in trials]

@@ -207,6 +207,8 @@ class TradeOff:
     name: str
     kept: float
     hidden: float
+    attribute: str = ""
+    """The hidden attribute that the attacker was after."""
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,8 @@ class SplitAudit:
         """What this split says about an attribute, by attackers, linkage and re-identification."""
         found = [part.verdict for part in self.attributes if part.attribute == name]
         found += [self.identity] if name == IDENTITY and self.identity else []
+        if not found:  # nobody could try, so nobody knows
+            found = [Verdict(VOID, self.left_out.get(name, "it could not be attacked"))]
         return found + [
             Verdict(
                 NOT_HIDDEN,
@@ -322,11 +326,12 @@ class Audit:
     def worst_advantage(self) -> float:
         """The largest advantage of any attacker on any hidden attribute, on any split.
 
-        NaN where a hidden attribute could be attacked on none: then nothing is known.
+        NaN where a hidden attribute could not be attacked on a split: then nothing is known.
         """
         found = [
-            max((most for part in self.parts for most in part.advantages(name)), default=np.nan)
+            max((most for most in part.advantages(name)), default=np.nan)
             for name in self.hide
+            for part in self.parts
         ]
         return float("nan") if any(value != value for value in found) else max(found)
 
@@ -336,7 +341,5 @@ class Audit:
 
     def _verdict(self, name: str) -> Verdict:
         verdicts = [verdict for part in self.parts for verdict in part.verdicts(name)]
-        if not verdicts:
-            return Verdict(VOID, f"{name} could not be attacked")
         order = (NOT_HIDDEN, VOID, HIDDEN)
         return min(verdicts, key=lambda verdict: order.index(verdict.status))

@@ -13,7 +13,7 @@ from sensorveil.measures.estimate import bootstrap
 from sensorveil.measures.scores import accuracy, confusion_by_person, majority
 
 SIZES: tuple[int | None, ...] = (1, 5, 20, 60, None)
-_DRAWS = 4000  # the corrected intervals look far into the tails
+_SHUFFLES = 999
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +36,14 @@ class Truth:
     classes: int
     log_prior: np.ndarray
     """Log shares of the classes in the training windows of each test window's own fold."""
+    fold: np.ndarray
+    """Which fold each window is of: its attackers are others than those of other folds."""
 
 
 def session_points(truth: Truth, readings: Sequence[Reading]) -> tuple[SessionPoint, ...]:
     """The worst attacker for every number of windows, by recording and by person."""
     plans = list(_plans(truth))
-    found = []
-    for group, size, chunk in plans:
-        point = _worst(truth, readings, group, size, chunk, points=len(plans) * len(readings))
-        found.append(point)
-    return tuple(found)
+    return tuple(_point(truth, readings, *plan, level=0.05 / len(plans)) for plan in plans)
 
 
 def _plans(truth: Truth) -> Iterator[tuple[str, int | None, np.ndarray]]:
@@ -62,7 +60,7 @@ def _plans(truth: Truth) -> Iterator[tuple[str, int | None, np.ndarray]]:
         for size in SIZES:
             if size is None:
                 yield group, size, np.where(steady, member, -1)
-            elif sizes.max() >= size and not (group == "person" and size == 1):
+            elif sizes[member[steady]].max() >= size and not (group == "person" and size == 1):
                 whole = steady & (place < sizes[member] // size * size)
                 number = member * (sizes.max() + 1) + place // size
                 yield group, size, np.where(whole, number, -1)
@@ -76,62 +74,96 @@ def _one_class(member: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return np.isin(member, groups[classes == 1])
 
 
-def _worst(
+def _point(
     truth: Truth,
     readings: Sequence[Reading],
     group: str,
     size: int | None,
     chunk: np.ndarray,
-    points: int,
+    level: float,
 ) -> SessionPoint:
     used = (chunk >= 0) & (truth.codes != UNKNOWN)
-    chunks, first, index = np.unique(chunk[used], return_index=True, return_inverse=True)
-    codes, person = truth.codes[used][first], truth.person[used][first]
-    tables = {
-        number: np.stack(
+    _, first, index = np.unique(chunk[used], return_index=True, return_inverse=True)
+    codes, person, fold = (part[used][first] for part in (truth.codes, truth.person, truth.fold))
+    attackers = [(reading, centred) for reading in readings for centred in (False, True)]
+    read = np.array(  # (attackers, seeds, sessions)
+        [
             [
-                confusion_by_person(
-                    codes,
-                    _added(scores[used], index, truth.log_prior[used], first),
-                    person,
-                    truth.classes,
-                )
+                _added(scores[used], index, truth.log_prior[used], truth.fold[used], first, centred)
                 for scores in reading.scores
             ]
-        )
-        for number, reading in enumerate(readings)
-    }
-    worst = max(tables, key=lambda number: float(accuracy(tables[number].sum((0, 1)))))
-    table = tables[worst]
-    right = bootstrap(table, accuracy, np.random.default_rng(0), _DRAWS)
+            for reading, centred in attackers
+        ]
+    )
+    right = (read == codes).mean((1, 2))
+    worst = int(right.argmax())
+    table = np.stack(
+        [confusion_by_person(codes, one, person, truth.classes) for one in read[worst]]
+    )
+    estimate = bootstrap(table, accuracy, np.random.default_rng(0))
     guess = float(majority(table.sum((0, 1))))
-    # Many points and attackers are looked at, so each must stand out the more (Bonferroni); only
-    # the upper side counts, so the whole of it may lie in that tail.
-    tail = 2 * 0.05 / max(points, 1)
-    strict = [
-        bootstrap(t, accuracy, np.random.default_rng(0), _DRAWS, tail) for t in tables.values()
-    ]
+    member = person if _one_class(person, codes).all() else truth.recording[used][first]
     return SessionPoint(
         group=group,
         windows=size,
-        sessions=len(chunks),
+        sessions=len(codes),
         majority=guess,
-        level=readings[worst].level,
-        family=readings[worst].family,
-        accuracy=right,
-        advantage=right.above(guess),
-        found=any(one.low > guess and one.value > guess + MOST_ADVANTAGE for one in strict),
+        level=attackers[worst][0].level,
+        family=attackers[worst][0].family,
+        accuracy=estimate,
+        advantage=estimate.above(guess),
+        found=estimate.value > guess + MOST_ADVANTAGE
+        and _by_chance(read, codes, member, fold, truth.classes) < level,
     )
 
 
+def _by_chance(
+    read: np.ndarray, codes: np.ndarray, member: np.ndarray, fold: np.ndarray, classes: int
+) -> float:
+    """How often the best of all attackers would be as good if classes meant nothing.
+
+    Classes are exchanged between the people (or recordings) of a fold, and whichever attacker is
+    best then counts, as it does in truth: so it costs nothing to have many of them, and people who
+    are few, or all read right by luck, cannot pass for many.
+    """
+    _, first, unit = np.unique(member, return_index=True, return_inverse=True)
+    own, fold_of = codes[first], fold[first]
+    share = np.zeros((len(read), len(own), classes))
+    for seed in range(read.shape[1]):
+        for number, one in enumerate(read[:, seed]):
+            np.add.at(share[number], (unit, one), 1)
+    share /= read.shape[1] * len(codes)
+    generator = np.random.default_rng(0)
+    exchanged = np.tile(own, (_SHUFFLES, 1))
+    for place in np.unique(fold_of):
+        here = np.flatnonzero(fold_of == place)
+        exchanged[:, here] = generator.permuted(exchanged[:, here], axis=1)
+
+    def best(given: np.ndarray) -> float:
+        return float(share[:, np.arange(len(given)), given].sum(1).max())
+
+    true = best(own) - 1e-9
+    return float((1 + sum(best(given) >= true for given in exchanged)) / (1 + _SHUFFLES))
+
+
 def _added(
-    scores: np.ndarray, index: np.ndarray, log_prior: np.ndarray, first: np.ndarray
+    scores: np.ndarray,
+    index: np.ndarray,
+    log_prior: np.ndarray,
+    fold: np.ndarray,
+    first: np.ndarray,
+    centred: bool,
 ) -> np.ndarray:
     """The class of each chunk by Bayes' rule for windows that are independent given the class.
 
     An attacker's prior is that of the fold it was trained on. Were another taken out, its error
-    would be multiplied by the number of windows, and always away from the truth.
+    would be multiplied by the number of windows, and always away from the truth. So would be any
+    other leaning to one class: `centred` takes out what all windows of a fold have in common.
     """
+    evidence = scores - log_prior
+    if centred:
+        for place in np.unique(fold):
+            evidence[fold == place] -= evidence[fold == place].mean(0)
     total = np.zeros((index.max() + 1, scores.shape[1]))
-    np.add.at(total, index, scores - log_prior)
+    np.add.at(total, index, evidence)
     return (total + log_prior[first]).argmax(1)

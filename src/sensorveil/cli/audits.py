@@ -39,7 +39,7 @@ def audit(
     seeds: Annotated[int, typer.Option(help="Seeds; 0 means one if quick, else three.")] = 0,
     max_advantage: Annotated[
         float | None,
-        typer.Option(help="Exit with 1 if an attacker is better than guessing by more (0.05)."),
+        typer.Option(help="Exit with 1 if an attacker beats guessing by more (0.05)."),
     ] = None,
     examples: Annotated[
         int, typer.Option(help="Windows to show before and after; 0 keeps data out of the result.")
@@ -130,7 +130,7 @@ def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
                 f"{100 * raw:.1f}",
                 f"{100 * worst.accuracy.value:.1f}"
                 f" [{100 * worst.accuracy.low:.0f}-{100 * worst.accuracy.high:.0f}] {worst.level}",
-                f"{worst.auc.value:.2f}",
+                f"{max(a.auc.value for a in found.attacks if a.level != 'raw'):.2f}",
                 found.verdict.status,
             )
         )

@@ -83,6 +83,7 @@ def reproduce(
         inference=InferenceSettings.quick() if quick else InferenceSettings(),
         overrides=given.values(setting, "--set"),
     )
+    runner.check_overrides(chosen, plan)
     work = {
         "accuracy": lambda done: runner.accuracies(chosen, plan, done, leaks),
         "grid": lambda done: runner.grid(chosen, plan, done),

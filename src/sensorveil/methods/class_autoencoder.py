@@ -27,7 +27,7 @@ from sensorveil.methods.autoencoder_settings import (
     modified,
 )
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.classes import joint_classes
+from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.nets.factorised import (
     Design,
     FactorisedNets,
@@ -38,6 +38,7 @@ from sensorveil.nets.factorised import (
     sampled,
     train_factorised,
 )
+from sensorveil.nets.seeding import derived
 
 _PIECE = 8192  # windows that go through a network at once
 
@@ -61,8 +62,8 @@ class Lesson:
     specs: Sequence[NetworkSpec]
 
 
-SharedReaders = dict[tuple[int, tuple[str, ...]], InferenceModel]
-"""Readers by seed and attributes: the same for all methods that are fitted together."""
+SharedReaders = dict[tuple[int, InferenceSettings, tuple[str, ...]], InferenceModel]
+"""Readers by seed, settings and attributes: the same for all that are fitted together."""
 
 
 class ClassAutoencoder(Obfuscator):
@@ -137,7 +138,7 @@ class ClassAutoencoder(Obfuscator):
 
     def _learn_reader(self, windows: Windows, attributes: tuple[str, ...]) -> InferenceModel:
         readers = {} if self.shared_readers is None else self.shared_readers
-        which = (self.seed, attributes)
+        which = (self.seed, self._reader().settings, attributes)
         if which not in readers:
             codes, classes = joint_classes(windows, attributes)
             known = codes != UNKNOWN
@@ -278,7 +279,7 @@ class ClassAutoencoder(Obfuscator):
         settings = InferenceSettings(
             chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
         )
-        return InferenceModel(settings, seed=self.seed, device=self.device)
+        return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         state = {"cells": self.cells_, "hidden_sizes": np.array(self.hidden_sizes_)}

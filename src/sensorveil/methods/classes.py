@@ -8,6 +8,9 @@ import numpy as np
 
 from sensorveil.data.windows import UNKNOWN, Windows
 
+READER = 1
+"""What a method's own readers are seeded for: they must not be the networks that judge it."""
+
 
 def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """One class for each combination that occurs: a code for each window, and the combinations.

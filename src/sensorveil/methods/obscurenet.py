@@ -61,6 +61,8 @@ class ObscureNet(ClassAutoencoder):
       networks take the same number of steps, as many in all as 200 epochs have.
     - 20 discriminator steps for each batch, where algorithm 1 takes one. Their gradients add up
       over the 20 steps there; here each step has its own.
+    - The encoder and decoder step against the discriminators as these are after their own steps;
+      algorithm 1 can be read as taking both gradients at once.
     - The scale of equation (4)'s terms: see `nets/factorised.py`.
     - The distribution of the `randomized` vector: uniform (ours; not stated anywhere).
     - The classifiers that read the kept and hidden classes: small convolutional ones, ours, so

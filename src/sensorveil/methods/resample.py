@@ -15,7 +15,8 @@ import numpy as np
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
-from sensorveil.methods.classes import joint_classes
+from sensorveil.methods.classes import READER, joint_classes
+from sensorveil.nets.seeding import derived
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Resample(Obfuscator):
     def _reader(self) -> InferenceModel:
         chosen = self.settings
         settings = InferenceSettings(chosen.width, chosen.epochs, chosen.batch, chosen.rate)
-        return InferenceModel(settings, seed=self.seed, device=self.device)
+        return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         parts = {

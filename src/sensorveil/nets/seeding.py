@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
+
+
+def derived(seed: int, use: int) -> int:
+    """Another seed for another use, so that two networks of one seed are not the same network.
+
+    >>> derived(0, 1) != derived(0, 2) != derived(1, 1)
+    True
+    """
+    return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
 
 
 @contextmanager

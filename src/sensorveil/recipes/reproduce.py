@@ -12,7 +12,8 @@ import torch
 
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.data.splits import Split
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.measures.estimate import Estimate, bootstrap
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
@@ -47,6 +48,16 @@ class Plan:
         wanted = {**given, **(self.overrides or {})}
         fitting = {key: value for key, value in wanted.items() if key in known}
         return kind(self.preset, seed, self.device, **fitting)
+
+
+def check_overrides(recipe: Recipe, plan: Plan) -> None:
+    """Refuses a setting that no method of the recipe has."""
+    known = {
+        name for row in recipe.rows for name in method(row.method).Settings.__dataclass_fields__
+    }
+    for name in plan.overrides or {}:
+        if name not in known:
+            raise refuse_unknown(f"setting of {recipe.name}", name, sorted(known))
 
 
 Done = Callable[[dict[str, Any]], None]
@@ -166,9 +177,9 @@ def _scores(test: Windows, name: str, keep: str, read: Sequence[np.ndarray]) -> 
     true, kept, classes = test.codes(name), test.codes(keep), len(test.classes[name])
     tables = np.stack([confusion_by_person(true, codes, test.subject, classes) for codes in read])
     within = {
-        label: float(np.mean([codes[kept == c] == true[kept == c] for codes in read]))
+        label: float(np.mean([(codes == true)[own] for codes in read]))
         for c, label in enumerate(test.classes[keep])
-        if (kept == c).any()
+        if (own := (kept == c) & (true != UNKNOWN)).any()
     }
     return {
         "accuracy": _estimate(tables, accuracy),
@@ -185,6 +196,11 @@ def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
 def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Figures 5 and 6: the fixed models for every alpha and beta, deterministic modifier."""
     pairs = [(alpha, beta) for alpha in recipe.alphas for beta in recipe.betas]
+    if not pairs:
+        raise Refusal(f"recipe '{recipe.name}' has no grid")
+    fixed = {"alpha", "beta", "modifier"} & set(plan.overrides or {})
+    if fixed:
+        raise Refusal(f"the grid sets '{min(fixed)}' itself")
     models = _raw_models(recipe, plan)
     veils = [
         plan.made(

@@ -180,7 +180,15 @@ def trade_off(audit: Audit) -> list[Html | None]:
 
 def trade_off_plot(named: Sequence[tuple[str, Audit]]) -> list[Html | None]:
     """Runs by name, with the plain baselines of all and the ideal point of the first."""
-    target = next((f for f in findings(named[0][1]) if f.found and f.part.kept), None)
+    points = [p.attribute for p in named[0][1].main.trade_off if p.attribute]
+    target = next(
+        (
+            f
+            for f in findings(named[0][1])
+            if f.found and f.part.kept and f.attribute in (points or [f.attribute])
+        ),
+        None,
+    )
     if target is None or target.found is None:
         return []
     kept = target.part.kept[0]
@@ -258,7 +266,7 @@ def attackers(audit: Audit) -> list[Html | None]:
     ]
     left_out = [[capital(spoken(n)), why] for n, why in audit.main.left_out.items()]
     return [
-        paragraph("Six kinds of attacker, from the least to the most informed:"),
+        paragraph("Kinds of attacker, from the least to the most informed:"),
         element("dl", *levels),
         *hidden,
         element("h3", "Attributes that nobody listed") if unlisted else None,

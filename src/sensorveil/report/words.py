@@ -61,8 +61,8 @@ CRITERION = (
     " hidden. So does a model that was trained on a leaked part of the output and is right in more"
     " than 2 points more windows than guessing.",
     "People who are new to everybody cannot be named, but their sessions may be matched with each"
-    " other: who they are is hidden when nobody matches them better than by chance, beyond the"
-    " interval, while a planted leak is found.",
+    " other: who they are is hidden when nobody matches them better than when people are exchanged,"
+    " while a planted leak is found.",
 )
 """The rule: an opening, its three conditions, and remarks."""
 
@@ -187,7 +187,11 @@ def _read_by(found: AttributeAudit, attacks: Sequence[Attack]) -> str:
     better = any(
         attack.advantage.value > MOST_ADVANTAGE or attack.auc.value > MOST_AUC for attack in attacks
     )
-    return NOT_HIDDEN if better else HIDDEN
+    if better:
+        return NOT_HIDDEN
+    # Who found nothing proves something only where the same attackers find what was planted.
+    sees = found.control.advantage.value >= found.planted / 2
+    return HIDDEN if sees else VOID
 
 
 def interval_note(found: AttributeAudit) -> str:
@@ -226,10 +230,10 @@ def kept_sentence(kept: KeptAttribute) -> str:
 def linkage_sentence(link: Linkage) -> str:
     """How often a session is matched to the right person."""
     return (
-        f"An obfuscated session is matched to the right one of {counted(link.people, 'person')}"
-        f" ({_bared(link.gallery)} sessions to compare with) in {percent(link.rank1.value)} of"
-        f" cases; guessing gives {percent(link.rank1_chance)}, raw data"
-        f" {percent(link.raw_rank1.value)}."
+        "An obfuscated session is matched to the right one of the people compared"
+        f" ({_bared(link.gallery)}, {counted(link.people, 'person')} in all) in"
+        f" {percent(link.rank1.value)} of cases; guessing gives {percent(link.rank1_chance)},"
+        f" raw data {percent(link.raw_rank1.value)}."
     )
 
 
