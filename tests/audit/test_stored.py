@@ -19,6 +19,15 @@ def test_round_trip(tmp_path):
     assert read_audit(tmp_path / "audit.json").main.attributes == audit.main.attributes
 
 
+def test_an_older_file_lacks_what_is_new(tmp_path):
+    content = sample.audit().as_dict()
+    for part in content["parts"]:
+        for point in part["trade_off"]:
+            del point["attribute"]
+    write_json(tmp_path / "audit.json", content)
+    assert read_audit(tmp_path).main.trade_off[0].attribute == ""
+
+
 @pytest.mark.parametrize("spoil", ["format", "parts", "method"])
 def test_damaged(tmp_path, spoil):
     content = sample.audit().as_dict()

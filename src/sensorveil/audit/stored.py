@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -68,12 +68,18 @@ def _one(group: Sequence[Audit]) -> Audit:
     )
 
 
+def _has_default(one: Field[Any]) -> bool:
+    return one.default is not MISSING or one.default_factory is not MISSING
+
+
 def _decoded(kind: Any, value: Any) -> Any:
     """A value of JSON as the type that the dataclasses say it has."""
     origin, inner = get_origin(kind), get_args(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
-        return kind(**{f.name: _decoded(hints[f.name], value[f.name]) for f in fields(kind)})
+        # What an older file lacks has its default; what has none must be there.
+        there = [f for f in fields(kind) if f.name in value or not _has_default(f)]
+        return kind(**{f.name: _decoded(hints[f.name], value[f.name]) for f in there})
     if kind is float and value is None:  # not a number, which JSON cannot say
         return float("nan")
     if origin is types.UnionType:
