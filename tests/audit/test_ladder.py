@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
-from sensorveil.audit.ladder import Fold, climb, insider_halves, obfuscated, second, thinned
+from sensorveil.audit.ladder import (
+    Fold,
+    climb,
+    insider_halves,
+    kept_prior,
+    obfuscated,
+    second,
+    thinned,
+)
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
@@ -193,3 +201,15 @@ def test_the_network_takes_part(people):
     budget = Budget(windows=400, network=tiny, kernels=20, rounds=5)
     found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
     assert {a.family for a in found.attacks} == set(budget.families)
+
+
+def test_the_kept_class_alone_is_no_evidence():
+    """Shares of a hidden class within each kept class, by hand."""
+    labels = {"activity": [0, 0, 0, 1, 1, -1], "gender": [0, 0, 1, 1, 1, 0]}
+    learnt = Windows.from_signal(np.zeros((6, 1, 4)), labels)
+    asked = Windows.from_signal(np.zeros((3, 1, 4)), {"activity": [0, 1, -1], "gender": [0, 0, 0]})
+    asked = replace(asked, classes=learnt.classes)
+    found = np.exp(kept_prior(learnt, asked, "gender", ["activity"]))
+    np.testing.assert_allclose(found[0], [2.5 / 4, 1.5 / 4])
+    np.testing.assert_allclose(found[1], [0.5 / 3, 2.5 / 3])
+    np.testing.assert_allclose(found[2], [0.5, 0.5])

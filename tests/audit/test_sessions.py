@@ -19,8 +19,8 @@ def leaky(priors: tuple[float, float], people: int = 40, windows: int = 60, shif
     odds = shift * level + np.log(ones / (1 - ones))
     scores = -np.logaddexp(0, np.stack([odds, -odds], axis=1))
     own = np.log(np.stack([1 - ones, ones], axis=1))
-    truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own, fold)
-    return truth, Reading(SEMI, "exact", scores[None])
+    truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own, fold, 0 * fold)
+    return truth, Reading(SEMI, "exact", scores[None], (scores - own)[None])
 
 
 def test_sessions_take_out_the_prior_of_their_own_fold():
@@ -55,7 +55,8 @@ def test_guessing_is_not_found():
 def test_a_leaning_to_one_class_does_not_hide_a_leak():
     """An offset in every window, however small, is multiplied by their number."""
     truth, reading = leaky((0.5, 0.5))
-    leaning = Reading(SEMI, "leaning", reading.scores + np.array([0.2, 0.0]))
+    lean = np.array([0.2, 0.0])
+    leaning = Reading(SEMI, "leaning", reading.scores + lean, reading.beyond + lean)
     points = {p.windows: p for p in session_points(truth, [leaning]) if p.group == "recording"}
     assert points[60].found
     assert points[60].accuracy.value > 0.8
@@ -69,14 +70,13 @@ def test_a_few_people_who_are_read_right_by_luck_are_not_found():
         person = np.repeat(np.arange(4), 20)
         truth = Truth(
             person % 2, person, person, np.arange(80) % 20, 2, np.full((80, 2), np.log(0.5)),
-            np.zeros(80, int),
+            np.zeros(80, int), np.zeros(80, int),
         )  # fmt: skip
-        readings = [
-            Reading(SEMI, str(n), np.log([[0.6, 0.4]])[:, generator.integers(2, size=4)[person]].T[
-                None
-            ] * np.array([1.0, -1.0]))
-            for n in range(15)
-        ]  # fmt: skip
+        readings = []
+        for number in range(15):
+            said = np.where(generator.integers(2, size=4)[person], 0.2, -0.2)
+            evidence = np.stack([said, -said], axis=1)[None]
+            readings.append(Reading(SEMI, str(number), evidence - np.log(2), evidence))
         found += any(point.found for point in session_points(truth, readings))
     assert found == 0
 
@@ -87,5 +87,6 @@ def test_groups_that_are_steady_but_short():
     keep = (truth.person == 0) | (truth.start < 10)
     cut = Truth(**{k: v[keep] if isinstance(v, np.ndarray) else v for k, v in vars(truth).items()})
     cut = Truth(**{**vars(cut), "codes": mixed[keep]})
-    points = session_points(cut, [Reading(SEMI, "exact", reading.scores[:, keep])])
+    shorter = Reading(SEMI, "exact", reading.scores[:, keep], reading.beyond[:, keep])
+    points = session_points(cut, [shorter])
     assert {point.windows for point in points} == {1, 5, None}

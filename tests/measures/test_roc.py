@@ -32,6 +32,23 @@ def test_mean_over_classes_and_people():
     assert found.people == 20
 
 
+def test_only_windows_of_one_stratum_are_compared():
+    """Two folds whose attackers lean to different sides: together blurred, apart they see."""
+    generator = np.random.default_rng(3)
+    true = generator.integers(0, 2, 2000)
+    fold = np.arange(2000) % 2
+    evidence = true + generator.normal(size=2000)
+    leaning = evidence + 3 * fold
+    scores = np.stack([-leaning, leaning], axis=1)[None]
+    person = np.arange(2000) % 50
+    apart = auc_over_people(scores, true, person, generator, fold)
+    counts = [((true == 0) & (fold == f)).sum() * ((true == 1) & (fold == f)).sum() for f in (0, 1)]
+    each = [roc_auc_score(true[fold == f], evidence[fold == f]) for f in (0, 1)]
+    assert apart.value == pytest.approx(np.average(each, weights=counts))
+    assert apart.low < apart.value < apart.high
+    assert auc_over_people(scores, true, person, generator).value < apart.value - 0.05
+
+
 def test_paired_differences():
     generator = np.random.default_rng(2)
     base = {str(p): float(v) for p, v in enumerate(generator.random(30))}

@@ -37,6 +37,9 @@ from sensorveil.measures.scores import (
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.progress import track
 
+Found = dict[tuple[str, str], list[list[np.ndarray]]]
+"""Readings of an attribute by level and family, for each seed and fold: (2, n, classes)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fold:
@@ -91,7 +94,7 @@ def climb(
 
     `outputs` holds the output of each (fold, seed).
     """
-    readings: dict[str, dict[tuple[str, str], list[list[np.ndarray]]]] = {n: {} for n in attributes}
+    readings: dict[str, Found] = {n: {} for n in attributes}
     work = [(number, seed) for seed in seeds for number in range(len(folds))]
     # The share of marks is that of all folds: one with a single class would else be all marked.
     shares = {name: planted_share(_largest(_pooled_codes(folds, name))) for name in attributes}
@@ -189,9 +192,10 @@ def _fold_readings(
     share: float,
     workers: Executor,
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Log-probabilities on the fold's test windows by level and family."""
+    """Log-probabilities and evidence beyond the kept class (2, n, classes), by level and family."""
     classes = len(output.test.classes[name])
     prior = np.minimum(_log_prior(fold.split.train.codes(name), classes), 0)
+    keep = fold.veil.policy_.keep
     found: dict[tuple[str, str], np.ndarray] = {}
     control = _control(output, name, classes, seed, rungs[0].evidence, share)
     asked = [(rung, family) for rung in (*rungs, control) for family in budget.families]
@@ -208,12 +212,14 @@ def _fold_readings(
     for rung, family in asked:
         read = grown[rung].result() if family == TREES else attacked(rung, family)
         for level, scores in read.items():
+            rows = np.arange(len(output.test)) if rung.rows is None else rung.rows
+            learnt = rung.evidence.train
+            shape = (2, len(output.test), classes)
+            whole = found.setdefault((level, family), np.zeros(shape))
             # As if it had learnt from the shares of all of training: what it did learn from has
             # others, by chance or because it is a part of the test.
-            learnt = rung.labelled.codes(name)[rung.evidence.chosen]
-            scores = scores - _log_prior(learnt, classes) + prior
-            whole = found.setdefault((level, family), np.zeros((len(output.test), classes)))
-            whole[slice(None) if rung.rows is None else rung.rows] = scores
+            whole[0, rows] = scores - _log_prior(learnt.codes(name), classes) + prior
+            whole[1, rows] = scores - kept_prior(learnt, output.test.select(rows), name, keep)
     return found
 
 
@@ -237,13 +243,11 @@ def _largest(codes: np.ndarray) -> float:
     return float(np.bincount(known).max() / len(known))
 
 
-def _summary(
-    folds: Sequence[Fold], name: str, readings: Mapping[tuple[str, str], list[list[np.ndarray]]]
-) -> AttributeAudit:
+def _summary(folds: Sequence[Fold], name: str, readings: Found) -> AttributeAudit:
     """Estimates over people and seeds, sessions, and the verdict on one attribute."""
     truth = _truth(folds, name)
     pooled = [
-        Reading(level, family, np.stack([np.concatenate(parts) for parts in per_seed]))
+        Reading(level, family, *np.stack([np.concatenate(parts, axis=1) for parts in per_seed], 1))
         for (level, family), per_seed in readings.items()
     ]
     tables = {(r.level, r.family): _read_tables(truth, r) for r in pooled}
@@ -299,7 +303,39 @@ def _truth(folds: Sequence[Fold], name: str) -> Truth:
         classes=classes,
         log_prior=np.concatenate(priors),
         fold=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
+        kept=np.concatenate([_joint(test, folds[0].veil.policy_.keep) for test in tests]),
     )
+
+
+def kept_prior(learnt: Windows, windows: Windows, name: str, keep: Sequence[str]) -> np.ndarray:
+    """Log shares (n, classes) of an attribute among learnt windows of each window's kept class.
+
+    A class that never occurs counts so much that it is never read; a kept class that hardly
+    occurs has the shares of all, by and by (as if one window of them had been seen with it).
+    """
+    codes, classes = learnt.codes(name), len(learnt.classes[name])
+    overall = _log_prior(codes, classes)
+    shares = np.where(overall > 0, 0, np.exp(np.minimum(overall, 0)))
+    known = codes != UNKNOWN
+    kept, own = (_joint(part, keep) for part in (learnt, windows))
+    found = np.tile(overall, (len(windows), 1))
+    for cell in np.unique(own[own >= 0]):
+        counts = np.bincount(codes[known & (kept == cell)], minlength=classes) + shares
+        with np.errstate(divide="ignore"):
+            logs = np.log(counts / counts.sum())
+        found[own == cell] = np.where(shares > 0, logs, 50.0)
+    return found
+
+
+def _joint(windows: Windows, keep: Sequence[str]) -> np.ndarray:
+    """One number for each combination of kept classes; negative where one is not known."""
+    joint = np.zeros(len(windows), int)
+    known = np.ones(len(windows), bool)
+    for name in keep:
+        codes = windows.codes(name)
+        joint = joint * len(windows.classes[name]) + np.maximum(codes, 0)
+        known &= codes != UNKNOWN
+    return np.where(known, joint, -1)
 
 
 def _log_prior(codes: np.ndarray, classes: int) -> np.ndarray:
@@ -325,34 +361,18 @@ def _attack(truth: Truth, reading: Reading, tables: np.ndarray) -> Attack:
         return np.random.default_rng(0)  # the same people for every figure
 
     right = bootstrap(tables, accuracy, draws())
+    # Windows of one fold and kept class are compared: other folds have other attackers, and what
+    # the kept class itself tells is the application's to know.
+    strata = truth.fold * (truth.kept.max() + 2) + truth.kept + 1
     shares = _shares(reading.scores - truth.log_prior)
-    # Scores of different folds come from different attackers: as they are, and as ranks within
-    # their fold. The sharper counts.
-    areas = [
-        auc_over_people(scores, truth.codes, truth.person, draws())
-        for scores in (shares, _ranked(shares, truth.fold))
-    ]
     return Attack(
         level=reading.level,
         family=reading.family,
         accuracy=right,
         advantage=right.above(float(majority(tables.sum((0, 1))))),
         balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),
-        auc=max(areas, key=lambda area: area.value),
+        auc=auc_over_people(shares, truth.codes, truth.person, draws(), strata),
     )
-
-
-def _ranked(scores: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Each score's rank from 0 to 1 within its fold, seed and class; equal ones share one."""
-    ranks = np.empty_like(scores)
-    for place in np.unique(fold):
-        here = np.flatnonzero(fold == place)
-        for seed, c in np.ndindex(len(scores), scores.shape[2]):
-            values = scores[seed, here, c]
-            ordered = np.sort(values)
-            both = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-            ranks[seed, here, c] = sum(both) / (2 * len(values))
-    return ranks
 
 
 def _tables(truth: Truth, scores: np.ndarray) -> np.ndarray:

@@ -18,11 +18,17 @@ _SHUFFLES = 999
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What one attacker made of the test windows: log-probabilities (seeds, n, classes)."""
+    """What one attacker made of the test windows: log-probabilities (seeds, n, classes).
+
+    `beyond` is what windows say beyond their kept class, as log-probabilities less those of who
+    knows the kept class and nothing else. Sessions add that up: how much somebody walks and how
+    much they sit is the application's to know, and would tell people apart on its own.
+    """
 
     level: str
     family: str
     scores: np.ndarray
+    beyond: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,8 @@ class Truth:
     """Log shares of the classes in the training windows of each test window's own fold."""
     fold: np.ndarray
     """Which fold each window is of: its attackers are others than those of other folds."""
+    kept: np.ndarray
+    """The kept class of each window, as one number."""
 
 
 def session_points(truth: Truth, readings: Sequence[Reading]) -> tuple[SessionPoint, ...]:
@@ -89,8 +97,10 @@ def _point(
     read = np.array(  # (attackers, seeds, sessions)
         [
             [
-                _added(scores[used], index, truth.log_prior[used], truth.fold[used], first, centred)
-                for scores in reading.scores
+                _added(
+                    evidence[used], index, truth.log_prior[used], truth.fold[used], first, centred
+                )
+                for evidence in reading.beyond
             ]
             for reading, centred in attackers
         ]
@@ -147,7 +157,7 @@ def _by_chance(
 
 
 def _added(
-    scores: np.ndarray,
+    evidence: np.ndarray,
     index: np.ndarray,
     log_prior: np.ndarray,
     fold: np.ndarray,
@@ -160,10 +170,10 @@ def _added(
     would be multiplied by the number of windows, and always away from the truth. So would be any
     other leaning to one class: `centred` takes out what all windows of a fold have in common.
     """
-    evidence = scores - log_prior
     if centred:
+        evidence = evidence.copy()
         for place in np.unique(fold):
             evidence[fold == place] -= evidence[fold == place].mean(0)
-    total = np.zeros((index.max() + 1, scores.shape[1]))
+    total = np.zeros((index.max() + 1, evidence.shape[1]))
     np.add.at(total, index, evidence)
     return (total + log_prior[first]).argmax(1)

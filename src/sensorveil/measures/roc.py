@@ -30,19 +30,31 @@ def auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.nda
 
 
 def auc_over_people(
-    scores: np.ndarray, true: np.ndarray, person: np.ndarray, generator: np.random.Generator
+    scores: np.ndarray,
+    true: np.ndarray,
+    person: np.ndarray,
+    generator: np.random.Generator,
+    strata: np.ndarray | None = None,
 ) -> Estimate:
     """Mean over classes of one against the rest; scores (seeds, n, classes).
 
-    Two classes give one curve, so their mean is the usual area.
+    Two classes give one curve, so their mean is the usual area. Only windows of one of the `strata`
+    are compared with each other, where there are several.
     """
     known = true != UNKNOWN
     people, index = np.unique(person[known], return_inverse=True)
     draws = generator.multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
+    weights = np.concatenate([np.ones((1, len(people)), int), draws])
+    places = np.zeros(known.sum(), int) if strata is None else strata[known]
     classes = np.unique(true[known])
     each = np.array(
         [
-            _mean([_auc_of(table[known][:, c], true[known] == c, index, draws) for c in classes])
+            _mean(
+                [
+                    _area(table[known][:, c], true[known] == c, index, weights, places)
+                    for c in classes
+                ]
+            )
             for table in scores
         ]
     )
@@ -60,14 +72,30 @@ def _mean(curves: list[np.ndarray]) -> np.ndarray:
         return np.where(drawn, table, 0).sum(0) / drawn.sum(0)
 
 
-def _auc_of(
-    scores: np.ndarray, positive: np.ndarray, person: np.ndarray, draws: np.ndarray
+def _area(
+    scores: np.ndarray,
+    positive: np.ndarray,
+    person: np.ndarray,
+    weights: np.ndarray,
+    strata: np.ndarray,
 ) -> np.ndarray:
-    """The area for all windows, exact, and for each draw of people, from counts of ranks."""
-    exact = auc(scores, positive, np.ones((1, len(scores))))
-    counts = rank_counts(scores, positive, person)
-    pos, neg = (draws @ counts[:, side].astype(float) for side in (0, 1))
-    below = np.cumsum(neg, axis=1) - neg / 2
+    """The area for each row of people's weights, from counts of ranks within each of the strata.
+
+    The first row, where each person counts once, is exact.
+    """
+    won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    for place in np.unique(strata):
+        here = strata == place
+        there, positives = person[here], positive[here]
+        if positives.all() or not positives.any():
+            continue  # nobody to compare with
+        people = np.unique(there)
+        counts = rank_counts(scores[here], positives, there)
+        pos, neg = (weights[:, people] @ counts[:, side].astype(float) for side in (0, 1))
+        won_here = (pos * (np.cumsum(neg, axis=1) - neg / 2)).sum(1)
+        pairs_here = pos.sum(1) * neg.sum(1)
+        exact = auc(scores[here], positives, np.ones((1, len(there))))[0]
+        won_here[0] = exact * pairs_here[0]
+        won, pairs = won + won_here, pairs + pairs_here
     with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = (pos * below).sum(1) / (pos.sum(1) * neg.sum(1))
-    return np.concatenate([exact, drawn])
+        return won / pairs
