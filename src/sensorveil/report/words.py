@@ -50,8 +50,8 @@ CRITERION = (
     "An attribute counts as hidden when three things hold together.",
     "The worst attacker is right in at most 2 points more windows than somebody who always guesses"
     " the most common class.",
-    "No attacker has an AUC above 0.55, where 0.5 is blind and 1 is perfect; windows of one kept class"
-    " are compared with each other.",
+    "No attacker has an AUC above 0.55, where 0.5 is blind and 1 is perfect; windows of one kept"
+    " class are compared with each other.",
     "The same attackers do find a leak of 10 points that was planted in the same output: at least"
     " half of it.",
     "Where the planted leak is not found, or where the attackers cannot read the attribute from raw"
