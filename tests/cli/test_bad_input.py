@@ -32,7 +32,7 @@ EVALUATE = f"evaluate {{none}} --quick --out out.json {SIMULATED}"
 
 # What stands in the command itself: the command, and words that its line must have.
 COMMANDS: dict[str, tuple[str, list[str]]] = {
-    "unknown method": (FIT.replace("none", "nose", 1), ["'nose'", "downsample, noise, none"]),
+    "unknown method": (FIT.replace("none", "nose", 1), ["'nose'", "noise, none, obscurenet"]),
     "unknown dataset": (FIT + " --data motionsens", ["'motionsens'", "motionsense, simulated"]),
     "no dataset": (FIT + " --data ''", ["dataset", "motionsense, simulated"]),
     "unknown split": (FIT + " --protocol people", ["'people'", "recording, subject"]),
@@ -584,7 +584,7 @@ RUNS: dict[str, tuple[Spoil, list[str]]] = {
     "config that is a folder": (_folder("config.json"), ["config.json"]),
     "model that is a folder": (_folder("model.safetensors"), ["model.safetensors"]),
     "metrics that are no JSON": (_cut("metrics.json", 9), ["metrics.json", "not JSON"]),
-    "unknown method": (_config(method="cloack"), ["'cloack'", "noise, none, resample"]),
+    "unknown method": (_config(method="cloack"), ["'cloack'", "noise, none, obscurenet"]),
     "method that is none": (_config(method=["noise"]), ["run", "damaged"]),
     "unknown format": (_config(format=99), ["run", "format 99", "reads 1"]),
     "unknown setting": (_config(settings={"depth": 3}), ["'depth'", "epochs"]),
