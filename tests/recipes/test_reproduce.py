@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -162,8 +161,16 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "part" in refused(name, *out, "--part", "figure9")
     assert "--seeds" in refused(name, *out, "--seeds", "0")
     assert "method" in refused(name, *out, "--method", "cloak")
-    if "SENSORVEIL_DATA" in os.environ:
-        assert "'epoch'" in refused(name, *out, "--set", "epoch=3")
+    assert "'epoch'" in refused(name, *out, "--set", "epoch=3")
+    assert "'epochs'" in refused(name, *out, "--set", "epochs=-3")
+    assert "'slow'" in refused(name, *out, "--preset", "slow")
+    assert "no grid" in refused("obscurenet-mobiact-both", *out, "--part", "accuracy,grid")
+    assert "'alpha'" in refused(name, *out, "--part", "grid", "--set", "alpha=1")
+    older = tmp_path / "older" / f"{name}-grid.json"
+    older.parent.mkdir()
+    older.write_text("kept")
+    assert "exists already" in refused(name, "--out", str(older.parent), "--part", "grid")
+    assert older.read_text() == "kept"
     assert "no grid" in refused_grid()
     assert not (tmp_path / "out").exists()
     assert app(["reproduce", "list"], standalone_mode=False) is None

@@ -303,7 +303,7 @@ def _truth(folds: Sequence[Fold], name: str) -> Truth:
         classes=classes,
         log_prior=np.concatenate(priors),
         fold=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
-        kept=np.concatenate([_joint(test, folds[0].veil.policy_.keep) for test in tests]),
+        kept=np.concatenate([test.joint_codes(folds[0].veil.policy_.keep) for test in tests]),
     )
 
 
@@ -317,7 +317,7 @@ def kept_prior(learnt: Windows, windows: Windows, name: str, keep: Sequence[str]
     overall = _log_prior(codes, classes)
     shares = np.where(overall > 0, 0, np.exp(np.minimum(overall, 0)))
     known = codes != UNKNOWN
-    kept, own = (_joint(part, keep) for part in (learnt, windows))
+    kept, own = (part.joint_codes(keep) for part in (learnt, windows))
     found = np.tile(overall, (len(windows), 1))
     for cell in np.unique(own[own >= 0]):
         counts = np.bincount(codes[known & (kept == cell)], minlength=classes) + shares
@@ -325,17 +325,6 @@ def kept_prior(learnt: Windows, windows: Windows, name: str, keep: Sequence[str]
             logs = np.log(counts / counts.sum())
         found[own == cell] = np.where(shares > 0, logs, 50.0)
     return found
-
-
-def _joint(windows: Windows, keep: Sequence[str]) -> np.ndarray:
-    """One number for each combination of kept classes; negative where one is not known."""
-    joint = np.zeros(len(windows), int)
-    known = np.ones(len(windows), bool)
-    for name in keep:
-        codes = windows.codes(name)
-        joint = joint * len(windows.classes[name]) + np.maximum(codes, 0)
-        known &= codes != UNKNOWN
-    return np.where(known, joint, -1)
 
 
 def _log_prior(codes: np.ndarray, classes: int) -> np.ndarray:

@@ -79,14 +79,7 @@ def kept_code(split: Split, keep: Sequence[str]) -> Callable[[Windows], np.ndarr
 
     names = [name for name in keep if steady(name)]
 
-    def code(windows: Windows) -> np.ndarray:
-        joint = np.zeros(len(windows), int)
-        for name in names:
-            # One more for windows whose class is not known.
-            joint = joint * (len(windows.classes[name]) + 1) + windows.codes(name) + 1
-        return joint
-
-    return code
+    return lambda windows: windows.joint_codes(names)
 
 
 def draw_sessions(

@@ -63,14 +63,16 @@ def reproduce(
     parts = given.names(part or ["accuracy"])
     if only:
         chosen = _only(chosen, given.names(only))
-    for one in parts:
-        if one not in PARTS:
-            raise refuse_unknown("part", one, PARTS)
+    unknown = [one for one in parts if one not in PARTS]
+    if unknown:
+        raise refuse_unknown("part", unknown[0], PARTS)
     if out is None:
         raise Refusal("name the folder for the results with --out")
     if seeds < 1 or leaks < 0:
         raise Refusal("--seeds must be 1 or more, and --leaks 0 or more")
-    check_place(out / "x")
+    places = _places(out, chosen, parts)
+    overrides = given.values(setting, "--set")
+    runner.check(chosen, parts, preset, overrides)
     device = given.check_device(device)
     split = sensorveil.load(
         chosen.data, chosen.split, source=source, **given.data_options(option, chosen.data)
@@ -81,9 +83,8 @@ def reproduce(
         preset=preset,
         device=device,
         inference=InferenceSettings.quick() if quick else InferenceSettings(),
-        overrides=given.values(setting, "--set"),
+        overrides=overrides,
     )
-    runner.check_overrides(chosen, plan)
     work = {
         "accuracy": lambda done: runner.accuracies(chosen, plan, done, leaks),
         "grid": lambda done: runner.grid(chosen, plan, done),
@@ -103,16 +104,27 @@ def reproduce(
             "data": asdict(origin) if origin else {},
             "inference": asdict(plan.inference or InferenceSettings()),
         }
-        place = out / f"{chosen.name}-{one}.json"
 
-        def keep(found: dict[str, Any], head: dict[str, Any] = head, place: Path = place) -> None:
+        def keep(
+            found: dict[str, Any], head: dict[str, Any] = head, place: Path = places[one]
+        ) -> None:
             write_json(place, {**head, **found, "conditions": conditions(device)})
 
         with screen.bars():
             found = work[one](keep)
         _print(screen, chosen, one, found)
-        screen.say(f"Written: {place}")
+        screen.say(f"Written: {places[one]}")
         screen.result({**head, **found})
+
+
+def _places(out: Path, recipe: Recipe, parts: list[str]) -> dict[str, Path]:
+    """The file of each part; one that is there already is never written over."""
+    places = {one: out / f"{recipe.name}-{one}.json" for one in parts}
+    for place in places.values():
+        check_place(place)
+        if place.exists():
+            raise Refusal(f"{place} exists already; choose another --out")
+    return places
 
 
 def _only(recipe: Recipe, methods: list[str]) -> Recipe:

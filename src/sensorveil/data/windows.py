@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -220,6 +220,20 @@ class Windows:
         if attribute not in self.labels:
             raise refuse_unknown("attribute", attribute, list(self.labels))
         return self.labels[attribute]
+
+    def joint_codes(self, attributes: Sequence[str]) -> np.ndarray:
+        """One number for the classes of several attributes together; UNKNOWN if one is not known.
+
+        >>> labels = {"activity": [0, 1, 1], "gender": [1, 0, UNKNOWN]}
+        >>> windows = Windows.from_signal(np.zeros((3, 1, 4)), labels)
+        >>> windows.joint_codes(["activity", "gender"])
+        array([ 1,  2, -1])
+        """
+        joint, known = np.zeros(len(self), int), np.ones(len(self), bool)
+        for name in attributes:
+            joint = joint * len(self.classes[name]) + np.maximum(self.codes(name), 0)
+            known &= self.codes(name) != UNKNOWN
+        return np.where(known, joint, UNKNOWN)
 
     def save(self, path: Path | str) -> None:
         """Writes signal, start, subject, recording and the labels to one .npz file."""

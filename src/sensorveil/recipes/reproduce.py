@@ -19,7 +19,7 @@ from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
-from sensorveil.methods.obscurenet import ObscureNet
+from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
 from sensorveil.methods.registry import method
 from sensorveil.methods.together import fit_together, training_seconds
 from sensorveil.progress import track
@@ -43,21 +43,35 @@ class Plan:
 
     def made(self, name: str, seed: int, given: Mapping[str, Any]) -> Obfuscator:
         """An untrained method with the recipe's settings as far as it has them."""
-        kind = method(name)
-        known = kind.Settings.__dataclass_fields__
-        wanted = {**given, **(self.overrides or {})}
-        fitting = {key: value for key, value in wanted.items() if key in known}
-        return kind(self.preset, seed, self.device, **fitting)
+        return _made(name, self.preset, seed, self.device, {**given, **(self.overrides or {})})
 
 
-def check_overrides(recipe: Recipe, plan: Plan) -> None:
-    """Refuses a setting that no method of the recipe has."""
+def _made(name: str, preset: str, seed: int, device: str, wanted: Mapping[str, Any]) -> Obfuscator:
+    kind = method(name)
+    known = kind.Settings.__dataclass_fields__
+    return kind(preset, seed, device, **{k: v for k, v in wanted.items() if k in known})
+
+
+def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[str, Any]) -> None:
+    """Refuses what cannot be run, before anything is loaded, trained or written."""
     known = {
         name for row in recipe.rows for name in method(row.method).Settings.__dataclass_fields__
     }
-    for name in plan.overrides or {}:
+    for name in overrides:
         if name not in known:
             raise refuse_unknown(f"setting of {recipe.name}", name, sorted(known))
+    for row in recipe.rows:
+        _made(row.method, preset, 0, "cpu", {**recipe.settings, **row.settings, **overrides})
+    if "grid" in parts:
+        _check_grid(recipe, overrides)
+
+
+def _check_grid(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
+    if not recipe.alphas or not recipe.betas:
+        raise Refusal(f"recipe '{recipe.name}' has no grid")
+    fixed = {"alpha", "beta", "modifier"} & set(overrides)
+    if fixed:
+        raise Refusal(f"the grid sets '{min(fixed)}' itself")
 
 
 Done = Callable[[dict[str, Any]], None]
@@ -129,7 +143,10 @@ def _fitted(
 
 
 def _modified(veil: Obfuscator, modifier: str) -> Obfuscator:
-    return veil.with_modifier(modifier) if modifier else veil  # type: ignore[attr-defined]
+    if not modifier:
+        return veil
+    assert isinstance(veil, ClassAutoencoder | ObscureNetPipeline)  # these have modifiers
+    return veil.with_modifier(modifier)
 
 
 Models = Mapping[tuple[str, int, str], InferenceModel]
@@ -196,11 +213,7 @@ def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
 def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Figures 5 and 6: the fixed models for every alpha and beta, deterministic modifier."""
     pairs = [(alpha, beta) for alpha in recipe.alphas for beta in recipe.betas]
-    if not pairs:
-        raise Refusal(f"recipe '{recipe.name}' has no grid")
-    fixed = {"alpha", "beta", "modifier"} & set(plan.overrides or {})
-    if fixed:
-        raise Refusal(f"the grid sets '{min(fixed)}' itself")
+    _check_grid(recipe, plan.overrides or {})
     models = _raw_models(recipe, plan)
     veils = [
         plan.made(
