@@ -7,12 +7,14 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sensorveil.errors import Refusal
+
+Item = TypeVar("Item")
 
 
 @contextmanager
@@ -121,3 +123,12 @@ def _parent(path: Path) -> Path:
     parent = path.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     return parent
+
+
+def part_of(state: Mapping[str, Item], prefix: str) -> dict[str, Item]:
+    """The entries whose name starts with a prefix, without it: a part of a model file.
+
+    >>> part_of({"reader.mean": 1, "cells": 1}, "reader.")
+    {'mean': 1}
+    """
+    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}

@@ -132,12 +132,32 @@ def test_a_saved_run_draws_from_the_same_pool(tmp_path: Path) -> None:
 def test_the_pool_is_counted() -> None:
     veil = fitted(example_windows())
     assert veil.metrics_["pool_windows_by_class"] == [48, 48]
-    assert len(veil.metrics_["reader_loss"]) == 6
+    assert [len(losses) for losses in veil.metrics_["reader_loss"]] == [6]
+
+
+def test_several_readers_decide_together(tmp_path: Path) -> None:
+    """Each member reads in its own way, and the class is that of their mean."""
+    train, test = example_windows(), example_windows(seed=1)
+    veil = Resample(readers=3, width=4, epochs=1, batch=48).fit(train, "activity", "gender")
+    shares = [np.exp(member.log_probabilities(test)) for member in veil.reader_.members]
+    assert np.abs(shares[0] - shares[1]).max() > 1e-3
+    read = np.mean(shares, axis=0).argmax(1)
+    out = veil.obfuscate(test, seed=1)
+    np.testing.assert_array_equal(train.labels["activity"][donors(out.signal, train.signal)], read)
+    again = load_run(save_run(veil, tmp_path / "run"))
+    np.testing.assert_array_equal(again.obfuscate(test, seed=1).signal, out.signal)
 
 
 @pytest.mark.parametrize(
     "missing",
-    ["pool.store", "pool.offset", "pool.code", "cells", "reader.mean", "reader.net.head.0.bias"],
+    [
+        "pool.store",
+        "pool.offset",
+        "pool.code",
+        "cells",
+        "reader.0.mean",
+        "reader.0.net.head.0.bias",
+    ],
 )
 def test_a_model_file_that_lacks_something(missing: str, tmp_path: Path) -> None:
     folder = save_run(fitted(example_windows()), tmp_path / "run")

@@ -361,6 +361,7 @@ def _attack(truth: Truth, reading: Reading, tables: np.ndarray) -> Attack:
         advantage=right.above(float(majority(tables.sum((0, 1))))),
         balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),
         auc=auc_over_people(shares, truth.codes, truth.person, draws(), strata),
+        overall_auc=auc_over_people(shares, truth.codes, truth.person, draws(), truth.fold),
     )
 
 

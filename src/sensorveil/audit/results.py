@@ -48,7 +48,8 @@ HIDDEN, NOT_HIDDEN, VOID = "hidden", "not hidden", "void"
 class Attack:
     """One family of attacker on one rung of the ladder, reading single windows.
 
-    `advantage` is accuracy minus the majority class's share.
+    `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
+    class, and decides; `overall_auc` compares all of them, with what the kept class itself tells.
     """
 
     level: str
@@ -57,6 +58,7 @@ class Attack:
     advantage: Estimate
     balanced_accuracy: Estimate
     auc: Estimate
+    overall_auc: Estimate | None = None
 
 
 @dataclass(frozen=True)

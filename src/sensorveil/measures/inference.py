@@ -10,9 +10,11 @@ import torch
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
+from sensorveil.files import part_of
 from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
-from sensorveil.nets.seeding import seeded
+from sensorveil.nets.seeding import derived, seeded
 from sensorveil.nets.training import log_probabilities, train_classifier
+from sensorveil.progress import track
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class InferenceModel:
         self.scaling_ = Scaling(state["mean"], state["deviation"])
         self.shape_, self.classes_ = shape, classes
         self.net_ = self._blank()
-        weights = {k[4:]: torch.from_numpy(v) for k, v in state.items() if k.startswith("net.")}
+        weights = {k: torch.from_numpy(v) for k, v in part_of(state, "net.").items()}
         self.net_.load_state_dict(weights)
         self.net_.to(self.device)
         self._reading = folded(self.net_)
@@ -120,6 +122,58 @@ class InferenceModel:
         if self.settings.dense:
             return DenseNet(self.shape_, self.classes_)
         return InferenceNet(self.shape_, self.classes_, self.settings.width)
+
+
+class Panel:
+    """Several inference models that differ in their seed alone; their readings are averaged.
+
+    A panel of one is that model.
+
+    >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
+    >>> signal[::2] += 3
+    >>> panel = Panel(2, InferenceSettings(width=8, epochs=3, batch=16))
+    >>> windows = Windows.from_signal(signal)
+    >>> panel.fit_codes(windows, np.array([0, 1] * 32), classes=2).predict(windows).shape
+    (64,)
+    """
+
+    def __init__(
+        self,
+        size: int,
+        settings: InferenceSettings | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        seeds = [seed, *(derived(seed, which) for which in range(1, size))]
+        self.members = [InferenceModel(settings, one, device) for one in seeds]
+
+    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Panel:
+        """Trains every member on classes that are given, one per window."""
+        for member in track(self.members, "panel"):
+            member.fit_codes(windows, codes, classes)
+        self.losses_ = [member.losses_ for member in self.members]
+        return self
+
+    def predict(self, windows: Windows) -> np.ndarray:
+        """The class of each window that the members together find most likely."""
+        shares = [np.exp(member.log_probabilities(windows)) for member in self.members]
+        return np.mean(shares, axis=0).argmax(1)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that was learnt, as arrays."""
+        return {
+            f"{which}.{name}": array
+            for which, member in enumerate(self.members)
+            for name, array in member.state().items()
+        }
+
+    def restore(
+        self, state: Mapping[str, np.ndarray], shape: tuple[int, ...], classes: int
+    ) -> Panel:
+        """The panel that `state` was taken from; `shape` is what its networks see."""
+        for which, member in enumerate(self.members):
+            member.restore(part_of(state, f"{which}."), shape, classes)
+        return self
 
 
 def input_shape(windows: Windows) -> tuple[int, ...]:

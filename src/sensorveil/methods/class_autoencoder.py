@@ -19,6 +19,7 @@ import torch
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
+from sensorveil.files import part_of
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.autoencoder_settings import (
     PRESETS,
@@ -323,15 +324,6 @@ def train_networks(veils: Sequence[ClassAutoencoder]) -> None:
         state = {name: weights[own] for name, weights in nets.coder_state().items()}
         veil._take(FactorisedNets.from_state(design, state), history[..., own])
         start = own.stop
-
-
-def part_of(state: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose name starts with a prefix, without it.
-
-    >>> part_of({"reader.mean": np.ones(1), "cells": np.ones(1)}, "reader.")
-    {'mean': array([1.])}
-    """
-    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}
 
 
 def _pieces(network: np.ndarray) -> Iterator[tuple[int, np.ndarray | slice]]:

@@ -14,13 +14,13 @@ from typing import Self
 import numpy as np
 
 from sensorveil.data.windows import Windows
+from sensorveil.files import part_of
 from sensorveil.methods.autoencoder_settings import PRESETS, VariationalSettings
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.class_autoencoder import (
     Adversary,
     ClassAutoencoder,
     SharedReaders,
-    part_of,
     train_networks,
 )
 from sensorveil.methods.policy import Policy

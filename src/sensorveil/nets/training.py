@@ -38,7 +38,9 @@ def train_classifier(
     steps = max(1, count // batch)
     on_gpu = device.type == "cuda"
     speed = torch.tensor(rate, device=device) if on_gpu else rate
-    optimizer = torch.optim.AdamW(net.parameters(), lr=speed, weight_decay=1e-2, capturable=on_gpu)
+    optimizer = torch.optim.AdamW(
+        net.parameters(), lr=speed, weight_decay=1e-2, capturable=on_gpu, fused=on_gpu or None
+    )
     total = torch.zeros((), device=device)
 
     def step(index: torch.Tensor) -> None:

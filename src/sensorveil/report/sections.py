@@ -22,6 +22,7 @@ from sensorveil.report.charts import STATUS_CLASS, symbol
 from sensorveil.report.findings import Finding, findings, overall, raw_level
 from sensorveil.report.markup import Html, element, joined
 from sensorveil.report.numbers import (
+    UNKNOWN,
     auc,
     counted,
     decimals,
@@ -298,10 +299,11 @@ def _ladder(found: AttributeAudit, part: SplitAudit, audit: Audit) -> Html:
             points_with_interval(a.advantage),
             with_interval(a.balanced_accuracy),
             auc(a.auc),
+            UNKNOWN if a.overall_auc is None else auc(a.overall_auc),
         ]
         for a in attacks
     ]
-    headers = ["Attacker", "Right", "Over guessing, points", "Balanced", "AUC"]
+    headers = ["Attacker", "Right", "Over guessing, points", "Balanced", "AUC", "AUC overall"]
     chart = charts.ladder(attacks, found.majority, found.worst, name)
     caption = "Filled: on the output. Hollow: on raw data, and the control. Black: the worst."
     return joined(

@@ -23,6 +23,7 @@ from sensorveil.audit.results import (
     Linkage,
     SessionPoint,
 )
+from sensorveil.measures.estimate import Estimate
 from sensorveil.report.findings import WORST_FIRST, Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
@@ -271,8 +272,24 @@ def worst_note(found: AttributeAudit) -> str:
     return (
         f"The worst attacker is {worst.family}, {worst.level}: right in"
         f" {with_interval(worst.accuracy)} of windows, balanced accuracy"
-        f" {with_interval(worst.balanced_accuracy)}, AUC {auc(worst.auc)}."
+        f" {with_interval(worst.balanced_accuracy)}, AUC {auc(worst.auc)}.{_overall_auc(found)}"
     )
+
+
+def _overall_auc(found: AttributeAudit) -> str:
+    """The highest AUC over all kept classes together, which does not decide."""
+    known = [a.overall_auc for a in real_attacks(found) if a.overall_auc is not None]
+    highest = max((one for one in known if one.value == one.value), key=_value, default=None)
+    if highest is None:
+        return ""
+    return (
+        f" The highest AUC among windows of one kept class is {auc(sharpest(found).auc)}, which"
+        f" decides; over all windows, with what the kept class itself tells, it is {auc(highest)}."
+    )
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value
 
 
 def people_of(unseen: bool) -> str:
