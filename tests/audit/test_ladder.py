@@ -51,6 +51,19 @@ def best(found: AttributeAudit, level: str) -> float:
     return max(a.accuracy.value for a in found.attacks if a.level == level)
 
 
+def test_a_second_obfuscator_is_not_trained_where_one_is_given() -> None:
+    split = load("simulated", "subject", people=8, recordings=1, windows=4)
+    veil, given = (
+        Resample(seed=seed, width=4, epochs=1).fit(split.train, "activity", "gender")
+        for seed in (0, 7)
+    )
+    assert second(veil, split, [veil, given]) is given
+    other_policy = Resample(seed=7, width=4, epochs=1).fit(split.train, "activity", "weight")
+    trained = second(veil, split, [veil, other_policy])
+    assert trained is not other_policy
+    assert (trained.seed, trained.policy_) == (1, veil.policy_)
+
+
 @pytest.fixture(scope="module")
 def people() -> Split:
     """120 people whose gender shows clearly; 30 of them are never seen in training."""

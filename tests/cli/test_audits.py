@@ -58,6 +58,16 @@ def test_a_second_split_stands_beside(done, runs, tmp_path):
     assert "more on split recording than on subject" in shown
 
 
+def test_another_run_serves_lazy_attackers(done, refused, runs, tmp_path):
+    policy = ["--keep", "activity", "--hide", "gender"]
+    done("fit", "noise", *DATA, *policy, "--set", "snr=5", "--seed", "1", "--out", "again")
+    done("audit", "noise", *DATA[2:], "--quick", "--other", "again", "--out", "found")
+    asked = ("audit", "noise", *DATA[2:], "--quick", "--out", "no", "--other")
+    assert "another seed" in refused(*asked, "noise")
+    assert "must have the method" in refused(*asked, "none")
+    assert not (tmp_path / "no").exists()
+
+
 def test_max_advantage_is_an_exit_code(command, runs):
     found = command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "-1", "--out", "a")
     assert found.code == 1

@@ -10,7 +10,7 @@ import numpy as np
 from sensorveil.audit.attackers import Budget, Evidence
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
-from sensorveil.audit.ladder import Fold, Output, climb, obfuscated, second, thinned
+from sensorveil.audit.ladder import Fold, Output, check_others, climb, obfuscated, second, thinned
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.reidentification import (
@@ -67,14 +67,17 @@ def audit(
     settings: AuditSettings | None = None,
     strength: Strength | None = None,
     device: str = "cpu",
+    others: Sequence[Obfuscator] = (),
 ) -> Audit:
     """Audits one method on one or more splits, each given as its obfuscators and their folds.
 
-    The split with unseen people comes first in the result, and the verdict is about it.
+    The split with unseen people comes first in the result, and the verdict is about it. A lazy
+    attacker needs each obfuscator with another seed; those that `others` lack are trained.
     """
     settings = settings or AuditSettings()
+    check_others([veil for veils, _ in parts for veil in veils], others)
     done = [
-        audit_split(veils, splits, settings, strength=strength, device=device)
+        audit_split(veils, splits, settings, strength=strength, device=device, others=others)
         for veils, splits in parts
     ]
     done.sort(key=lambda part: not part.unseen_people)
@@ -103,13 +106,15 @@ def audit_split(
     *,
     strength: Strength | None = None,
     device: str = "cpu",
+    others: Sequence[Obfuscator] = (),
 ) -> SplitAudit:
     """The audit of one split; several folds of people are pooled."""
     check_folds(list(veils))
     for veil, split in zip(veils, splits, strict=True):
         check_unseen(veil, split)
     folds = [
-        Fold(veil, split, second(veil, split)) for veil, split in zip(veils, splits, strict=True)
+        Fold(veil, split, second(veil, split, others))
+        for veil, split in zip(veils, splits, strict=True)
     ]
     outputs = {
         (number, seed): obfuscated(fold, strength, seed, settings.budget)

@@ -26,6 +26,7 @@ from sensorveil.audit.results import (
 from sensorveil.audit.sessions import Reading, Truth, session_points
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import bootstrap
 from sensorveil.measures.roc import auc_over_people
 from sensorveil.measures.scores import (
@@ -59,11 +60,32 @@ class Output:
     lazy: Windows
 
 
-def second(veil: Obfuscator, split: Split) -> Obfuscator:
-    """The same method and settings, trained on the same windows with another seed."""
+def second(veil: Obfuscator, split: Split, others: Sequence[Obfuscator] = ()) -> Obfuscator:
+    """The same method and settings with another seed: one of `others`, or else trained for it."""
+    for other in others:
+        if _is_second(other, veil):
+            return other
     again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
     learnt = split.fitting if veil.origin_ and veil.origin_.part == "fitting" else split.train
     return again.fit(learnt, veil.policy_.keep, veil.policy_.hide)
+
+
+def check_others(veils: Sequence[Obfuscator], others: Sequence[Obfuscator]) -> None:
+    """Refuses a second obfuscator that is none for any of those to be audited."""
+    for other in others:
+        if not any(_is_second(other, veil) for veil in veils):
+            raise Refusal(
+                f"the other run, {other.name} with seed {other.seed}, must have the method,"
+                " settings, policy and training windows of a run to be audited, and another seed"
+            )
+
+
+def _is_second(other: Obfuscator, veil: Obfuscator) -> bool:
+    alike = all(
+        getattr(other, name) == getattr(veil, name)
+        for name in ("name", "settings", "policy_", "origin_")
+    )
+    return alike and other.seed != veil.seed
 
 
 def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:

@@ -35,6 +35,13 @@ def audit(
         str,
         typer.Option(help="A second split, trained anew and shown beside; 'none' for no second."),
     ] = "",
+    other: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A run like the audited one with another seed, for lazy attackers; trained if"
+            " not given."
+        ),
+    ] = None,
     strength: Strength = None,
     seeds: Annotated[int, typer.Option(help="Seeds; 0 means one if quick, else three.")] = 0,
     max_advantage: Annotated[
@@ -52,6 +59,7 @@ def audit(
     import sensorveil
     from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.audit import audit as ask
+    from sensorveil.audit.ladder import check_others
     from sensorveil.audit.results import VOID
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
@@ -67,6 +75,8 @@ def audit(
         raise Refusal(f"--examples is {examples}; give 0 to 20")
     device = given.check_device(device)
     veils = [sensorveil.load_run(place, device) for place in run]
+    others = [sensorveil.load_run(place, device) for place in other or ()]
+    check_others(veils, others)
     splits = [
         split_of(veil, place, data, source, option, None, None)
         for veil, place in zip(veils, run, strict=True)
@@ -80,7 +90,7 @@ def audit(
         second = _beside(veils[0], beside, quick, splits[0])
         if second:
             parts.append(_retrained(veils[0], second, data, source, option, screen))
-        found = ask(parts, settings, knobs, device)
+        found = ask(parts, settings, knobs, device, others)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
         write_json(folder / "audit.json", found.as_dict())
