@@ -34,11 +34,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 class AutoencoderSettings(Settings):
     """Networks, their training, the readers, and the modifier.
 
-    `widths` are the hidden layers of the encoder; the decoder has them backwards. An epoch has as
-    many steps as the windows fill batches, shared among the networks: each takes the same number
-    of steps, whatever the size of its class. `reader_` settings are those of the classifiers that
-    read the kept attributes and, where they are needed, the hidden ones; `read_hidden` trains the
-    latter in any case, so that the run can be used with every modifier.
+    `widths` are the hidden layers of the encoder; the decoder has them backwards. An epoch goes
+    once through the windows of the largest class, and the networks of smaller ones take as many
+    steps, so that all are trained in one batched pass. `reader_` settings are those of the
+    classifiers that read the kept attributes and, where they are needed, the hidden ones;
+    `read_hidden` trains the latter in any case, so that the run can be used with every modifier.
     """
 
     widths: str = "512-512-256-128"

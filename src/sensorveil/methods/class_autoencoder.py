@@ -174,8 +174,7 @@ class ClassAutoencoder(Obfuscator):
 
     def _schedule(self) -> Schedule:
         chosen, adversary = self.settings, self._adversary()
-        shown = chosen.batch * len(self._lesson.specs)
-        steps = -(-len(self._lesson.windows) // shown)
+        steps = max(-(-len(spec.positions) // chosen.batch) for spec in self._lesson.specs)
         judged = adversary.steps if adversary else 0
         return Schedule(chosen.epochs, steps, chosen.batch, chosen.rate, judged)
 

@@ -58,7 +58,7 @@ class ObscureNet(ClassAutoencoder):
       out, which makes four layers; the paper says five for both.
     - discriminator width 128. Their code has one hidden layer of it; the paper says four layers.
     - Adam at 1e-3 for all, 200 epochs, batches of 512 (128 for gender on MobiAct). Here all
-      networks take the same number of steps, as many in all as 200 epochs have.
+      networks take as many steps as that of the largest class.
     - 20 discriminator steps for each batch, where algorithm 1 takes one. Their gradients add up
       over the 20 steps there; here each step has its own.
     - The encoder and decoder step against the discriminators as these are after their own steps;
