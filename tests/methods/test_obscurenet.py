@@ -38,7 +38,7 @@ def test_the_paper_preset_is_the_papers() -> None:
     assert len(chosen.layers()) + 1 == 5
     assert (chosen.latent, chosen.alpha, chosen.beta) == (10, 0.2, 2)
     assert (chosen.epochs, chosen.batch, chosen.rate, chosen.modifier) == (
-        200,
+        450,
         512,
         1e-3,
         "randomized",

@@ -43,7 +43,7 @@ class AutoencoderSettings(Settings):
 
     widths: str = "512-512-256-128"
     latent: int = 10
-    epochs: int = 200
+    epochs: int = 450
     batch: int = 512
     rate: float = 1e-3
     reader_width: int = 24
