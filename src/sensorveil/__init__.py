@@ -8,6 +8,7 @@ from sensorveil.methods.downsample import Downsample
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
+from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import registry
 from sensorveil.methods.resample import Resample
 from sensorveil.methods.run import load_run, save_run
@@ -25,6 +26,7 @@ __all__ = [
     "Obfuscator",
     "ObscureNet",
     "ObscureNetPipeline",
+    "PrivDiffuser",
     "Resample",
     "__version__",
     "load",

@@ -73,9 +73,13 @@ def fit(
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Trains a method on a dataset's training windows and writes a run folder."""
+    """Trains a method on a dataset's training windows and writes a run folder.
+
+    A long training that was stopped goes on where it was when the same command is given again.
+    """
     import sensorveil
     from sensorveil.methods.registry import method as find
+    from sensorveil.nets.courses import Checkpoint
 
     screen = Screen(quiet, as_json)
     if part not in ("train", "fitting"):
@@ -88,13 +92,55 @@ def fit(
     check_place(out)
     split = sensorveil.load(data, protocol, fold, source, **given.data_options(option, data))
     windows = split.fitting if part == "fitting" else split.train
+    purpose = {
+        "method": method,
+        "settings": veil.about(),
+        "seed": seed,
+        "keep": given.names(keep),
+        "hide": given.names(hide),
+        "data": asdict(windows.origin) if windows.origin else None,
+        "windows": len(windows),
+    }
+    checkpoint = Checkpoint(out.with_name(f"{out.name}.unfinished"), purpose)
     with screen.bars():
-        veil.fit(windows, given.names(keep), given.names(hide))
+        veil.fit(windows, given.names(keep), given.names(hide), checkpoint)
     sensorveil.save_run(veil, out)
+    checkpoint.remove()
     screen.say(
         f"{method} learnt from {len(windows)} windows in {veil.metrics_['seconds']} s: {out}"
     )
     screen.result({"run": str(out), "method": method, "metrics": veil.metrics_})
+
+
+def extend(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    hide: Annotated[str, typer.Option("--hide", help="One more attribute to hide.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
+    data: given.Data = "",
+    source: given.Source = None,
+    option: given.Options = None,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Hides one more attribute with a trained run; its generator is not trained again."""
+    import sensorveil
+    from sensorveil.methods.privdiffuser import PrivDiffuser
+
+    screen = Screen(quiet, as_json)
+    if out.exists():
+        raise Refusal(f"{out} exists already; choose another place or remove it")
+    check_place(out)
+    veil = sensorveil.load_run(run, given.check_device(device))
+    if not isinstance(veil, PrivDiffuser):
+        raise Refusal(f"{veil.name} must be trained anew to hide one more attribute")
+    split = split_of(veil, run, data, source, option, None, None)
+    learnt = split.fitting if veil.origin_ and veil.origin_.part == "fitting" else split.train
+    with screen.bars():
+        more = veil.add_hidden(learnt, hide)
+    sensorveil.save_run(more, out)
+    screen.say(f"{veil.name} now hides {', '.join(more.policy_.hide)}: {out}")
+    screen.result({"run": str(out), "hide": list(more.policy_.hide), "metrics": more.metrics_})
 
 
 def obfuscate(

@@ -15,6 +15,7 @@ import numpy as np
 from sensorveil.data.windows import Scaling, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.policy import Policy
+from sensorveil.nets.courses import Checkpoint
 
 Strength = Mapping[str, float | np.ndarray]
 """Knobs by name, each one number for all windows or an array with one number a window."""
@@ -76,6 +77,8 @@ class Obfuscator(ABC):
     capabilities: ClassVar[Capabilities]
     Settings: ClassVar[type[Settings]] = Settings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {}}
+    checkpoint: Checkpoint | None = None
+    """Where `_fit` may keep what it has while it is under way."""
 
     def __init__(
         self, preset: str = "fast", seed: int = 0, device: str = "cpu", **settings: Any
@@ -95,8 +98,17 @@ class Obfuscator(ABC):
     # What users call.
 
     @final
-    def fit(self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]) -> Self:
-        """Learns to keep some attributes and hide others; returns itself."""
+    def fit(
+        self,
+        windows: Windows,
+        keep: str | Sequence[str],
+        hide: str | Sequence[str],
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
+        """Learns to keep some attributes and hide others; returns itself.
+
+        Methods that train for long keep what they have in the checkpoint, and go on from there.
+        """
         policy = Policy.of(keep, hide)
         self._check_windows(windows)
         policy.check(windows)
@@ -110,7 +122,11 @@ class Obfuscator(ABC):
         self.scaling_ = Scaling.of(windows)
         self.metrics_: dict[str, Any] = {"windows": len(windows)}
         self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
-        self._fit(windows.scaled(self.scaling_), np.random.default_rng(self.seed))
+        self.checkpoint = checkpoint
+        try:
+            self._fit(windows.scaled(self.scaling_), np.random.default_rng(self.seed))
+        finally:
+            self.checkpoint = None
         self.metrics_["seconds"] = round(time.perf_counter() - started, 3)
         return self
 

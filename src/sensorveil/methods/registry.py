@@ -10,6 +10,7 @@ from sensorveil.methods.downsample import Downsample
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
+from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.resample import Resample
 
 registry: dict[str, type[Obfuscator]] = {
@@ -26,6 +27,7 @@ registry: dict[str, type[Obfuscator]] = {
         AAE,
         ObscureNet,
         ObscureNetPipeline,
+        PrivDiffuser,
     )
 }
 """Every method's class by its name; a method of your own joins by `registry[name] = Class`."""

@@ -60,7 +60,7 @@ def train_classifier(
         total.zero_()
         # The rest that fills no batch is left to the next epoch: batch norm dislikes tiny batches.
         for index in order[: steps * batch].view(steps, batch):
-            _set_rate(optimizer, rate * one_cycle(done / (epochs * steps)))
+            set_rate(optimizer, rate * one_cycle(done / (epochs * steps)))
             take(index)
             done += 1
         losses.append(float(total / steps))
@@ -78,7 +78,8 @@ def one_cycle(part: float) -> float:
     return (1 + math.cos(math.pi * (part - 0.3) / 0.7)) / 2
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The learning rate of the next step, where it is a tensor too."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

@@ -1,0 +1,88 @@
+"""What a denoiser is trained on: equations (4) and (6) of PrivDiffuser, (3) and (5) of CLOAK.
+
+Drawing is apart from computing. `denoising_loss` does both. A step that is recorded as a CUDA
+graph (`nets/graphs.py`) computes `denoising_losses` from one `Draws` that lies on the device, and
+before each replay that one is filled by `copy_` with what was drawn anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from sensorveil.nets.levels import Denoiser, Levels, drawn_noise
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """All that is random in the loss of n windows.
+
+    `t` (n,) are their levels, `epsilon` (n, *shape) is their noise, and `kept` (n,) says whose
+    condition the denoiser is told; the others learn the unconditional model.
+    """
+
+    t: torch.Tensor
+    epsilon: torch.Tensor
+    kept: torch.Tensor
+
+    def copy_(self, other: Draws) -> None:
+        """Takes over what `other` holds, in place."""
+        self.t.copy_(other.t)
+        self.epsilon.copy_(other.epsilon)
+        self.kept.copy_(other.kept)
+
+
+def drawn(
+    like: torch.Tensor, levels: Levels, generator: torch.Generator, dropped: float = 0.3
+) -> Draws:
+    """Draws for windows of the shape of `like`, on its device, but drawn on the CPU.
+
+    Levels are uniform. A condition is dropped as a whole, with the chance `dropped`: 0.3 in the
+    code of PrivDiffuser.
+
+    >>> drawn(torch.zeros(3, 2, 8), Levels.linear(), torch.Generator().manual_seed(0)).t.shape
+    torch.Size([3])
+    """
+    t = torch.randint(len(levels), (len(like),), generator=generator)
+    epsilon = drawn_noise(like, generator)
+    kept = torch.rand(len(like), generator=generator) >= dropped
+    return Draws(t.to(like.device), epsilon, kept.to(like.device))
+
+
+def denoising_losses(
+    denoiser: Denoiser,
+    x: torch.Tensor,
+    condition: torch.Tensor,
+    levels: Levels,
+    draws: Draws,
+) -> torch.Tensor:
+    """Equation (6) for each window: the mean squared error of the noise that it predicts, (n,).
+
+    The levels must lie on the device of x; nothing here waits for it.
+    """
+    told = condition * draws.kept.unsqueeze(1)
+    predicted = denoiser(levels.noised(x, draws.epsilon, draws.t), draws.t, told)
+    return (draws.epsilon - predicted).square().reshape(len(x), -1).mean(1)
+
+
+def denoising_loss(
+    denoiser: Denoiser,
+    x: torch.Tensor,
+    condition: torch.Tensor,
+    levels: Levels,
+    generator: torch.Generator,
+    dropped: float = 0.3,
+) -> torch.Tensor:
+    """Equation (6) with noise, levels and dropped conditions drawn from the generator.
+
+    Equation (4), without conditions, is `dropped=1`.
+
+    >>> x = torch.zeros(500, 2, 4)
+    >>> untrained = lambda x, t, condition: torch.zeros_like(x)
+    >>> chance = torch.Generator().manual_seed(0)
+    >>> round(float(denoising_loss(untrained, x, torch.ones(500, 3), Levels.linear(), chance)), 1)
+    1.0
+    """
+    draws = drawn(x, levels, generator, dropped)
+    return denoising_losses(denoiser, x, condition, levels, draws).mean()

@@ -1,0 +1,150 @@
+"""Guidance: what a sampler is given in place of the plain prediction of the noise.
+
+`classifier_free` turns towards a condition, `avoiding` away from what readers would find; one is
+put around the other as in equation (20) of PrivDiffuser and equation (12) of CLOAK:
+
+    towards = classifier_free(denoiser, condition, weight=4.0)
+    guided = avoiding(towards, [(log_likelihood, 0.3)], levels)
+
+Weights are looked at once, when a predictor is built, to leave out what they switch off; so build
+it outside of a pass that is recorded. The tensors themselves are read anew in every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+
+from sensorveil.errors import refuse_unknown
+from sensorveil.nets.levels import Denoiser, Levels, Predictor
+
+Weight = float | torch.Tensor
+"""One strength for all windows, or one for each (n,)."""
+
+Reader = Callable[[torch.Tensor], torch.Tensor]
+"""Clean windows (n, *shape) to the log-likelihood (n,), in each, of what is to be avoided."""
+
+Gradient = Literal["clean", "full"]
+
+
+def conditioned(denoiser: Denoiser, condition: torch.Tensor) -> Predictor:
+    """The denoiser, told its condition and nothing more: epsilon(x_t, t, c) of equation (6)."""
+
+    def predict(x: torch.Tensor, t: int) -> torch.Tensor:
+        return denoiser(x, _everywhere(t, x), condition)
+
+    return predict
+
+
+def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight) -> Predictor:
+    """Equation (12): (1 + w) epsilon(x_t, t, c) - w epsilon(x_t, t); CLOAK's equation (7).
+
+    Both halves go through the network in one batch; where all weights are 0 there is only the
+    first. The authors' code says w for what is 1 + w here.
+
+    >>> shifted = lambda x, t, condition: condition
+    >>> predict = classifier_free(shifted, torch.ones(2, 3), weight=torch.tensor([0.0, 4.0]))
+    >>> predict(torch.zeros(2, 3), 10)
+    tensor([[1., 1., 1.],
+            [5., 5., 5.]])
+    """
+    if not _any(weight):
+        return conditioned(denoiser, condition)
+
+    def predict(x: torch.Tensor, t: int) -> torch.Tensor:
+        twice = torch.cat([x, x])
+        told = torch.cat([condition, torch.zeros_like(condition)])
+        towards, plain = denoiser(twice, _everywhere(t, twice), told).chunk(2)
+        # In this form a window of weight 0 has the conditional prediction to the last bit.
+        return towards + _beside(weight, x) * (towards - plain)
+
+    return predict
+
+
+def avoiding(
+    predict: Predictor,
+    readers: Sequence[tuple[Reader, Weight]],
+    levels: Levels,
+    gradient: Gradient = "clean",
+) -> Predictor:
+    """Equations (20) and (23): epsilon + sum_k w_k sqrt(1 - alpha_bar_t) grad log p_k(x̂_0).
+
+    x̂_0 is the clean window that `predict` points to, equation (19). What the gradient is taken
+    with respect to:
+
+    - "clean", as in the authors' code: with respect to x̂_0 itself, where the reader was asked.
+      Neither the network nor the factor 1 / sqrt(alpha_bar_t) of equation (19) is in it.
+    - "full", as the equations are written: with respect to x_t, through equation (19) and the
+      network that `predict` asks. It costs a backward pass through that network, and is larger
+      where there is much noise: by 1 / sqrt(alpha_bar_t), up to 157 on the linear levels, times
+      what the network makes of it.
+
+    So one weight does not mean the same to both. For both, the factor before the gradient is
+    w_k sqrt(1 - alpha_bar_t). Readers of weight 0 are not asked. It turns autograd on for itself
+    under `torch.no_grad`, which samplers set; under `torch.inference_mode` that cannot be done.
+
+    >>> levels = Levels.linear()
+    >>> pulled = avoiding(lambda x, t: torch.zeros_like(x), [(lambda x: x.sum(1), 0.5)], levels)
+    >>> pulled(torch.ones(1, 2), 999)
+    tensor([[0.5000, 0.5000]])
+    """
+    if gradient not in ("clean", "full"):
+        raise refuse_unknown("gradient", gradient, ["clean", "full"])
+    asked = [(reader, weight) for reader, weight in readers if _any(weight)]
+    if not asked:
+        return predict
+
+    def weighed(clean: torch.Tensor) -> torch.Tensor:
+        # Each window's log-likelihood depends on that window alone, so the gradient of the sum
+        # over windows is the gradient of each.
+        return torch.stack([(weight * reader(clean)).sum() for reader, weight in asked]).sum()
+
+    def predict_clean(x: torch.Tensor, t: int) -> torch.Tensor:
+        epsilon = predict(x, t)
+        with torch.enable_grad():
+            clean = levels.clean_of(x, epsilon, t).detach().requires_grad_()
+            (away,) = torch.autograd.grad(weighed(clean), clean)
+        return epsilon + levels.at(t)[1] * away
+
+    def predict_full(x: torch.Tensor, t: int) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            epsilon = predict(x, t)
+            (away,) = torch.autograd.grad(weighed(levels.clean_of(x, epsilon, t)), x)
+        return epsilon.detach() + levels.at(t)[1] * away
+
+    return predict_clean if gradient == "clean" else predict_full
+
+
+def within(guided: Predictor, plain: Predictor, first: int, last: int) -> Predictor:
+    """Guided at the levels from `first` to `last`, both included, and plain at all others.
+
+    Kynkäänniemi and others (2024) guide images in a middle interval only: at high noise guidance
+    loses variety, at low noise it does nothing but cost.
+
+    >>> often = within(lambda x, t: x + 1, lambda x, t: x, first=100, last=800)
+    >>> [float(often(torch.zeros(1), t)) for t in (99, 100, 800, 801)]
+    [0.0, 1.0, 1.0, 0.0]
+    """
+
+    def predict(x: torch.Tensor, t: int) -> torch.Tensor:
+        return guided(x, t) if first <= t <= last else plain(x, t)
+
+    return predict
+
+
+def _everywhere(t: int, x: torch.Tensor) -> torch.Tensor:
+    return torch.full((len(x),), t, dtype=torch.long, device=x.device)
+
+
+def _any(weight: Weight) -> bool:
+    return bool((weight != 0).any()) if isinstance(weight, torch.Tensor) else weight != 0
+
+
+def _beside(weight: Weight, x: torch.Tensor) -> Weight:
+    """A strength in a form that multiplies x."""
+    if isinstance(weight, torch.Tensor) and weight.ndim:
+        return weight.to(x.dtype).view((-1,) + (1,) * (x.ndim - 1))
+    return weight

@@ -1,0 +1,200 @@
+"""PrivDiffuser: led towards the kept class and away from the hidden one; killed, it goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sensorveil.data.windows import UNKNOWN
+from sensorveil.errors import Refusal
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.privdiffuser import PrivDiffuser
+from sensorveil.methods.run import load_run, save_run
+from sensorveil.nets.features import FeatureSettings
+from sensorveil.nets.unet import UNetSettings
+
+TINY: dict[str, Any] = {"epochs": 2, "reader_epochs": 3, "width": 8, "steps": 4, "levels": 50}
+
+
+@pytest.fixture(scope="module")
+def trained() -> PrivDiffuser:
+    """Trained until its output can be read; regularised a little, on so few windows."""
+    settings: dict[str, Any] = {"batch": 32, "epochs": 150, "width": 16, "regularise": 0.1}
+    return PrivDiffuser(reader_epochs=40, **settings).fit(example_windows(), "activity", "gender")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> PrivDiffuser:
+    return PrivDiffuser(**TINY).fit(example_windows(), "activity", "gender")
+
+
+def test_the_paper_preset_is_the_papers() -> None:
+    chosen = PrivDiffuser("paper").settings
+    assert (chosen.keep, chosen.avoid, chosen.regularise) == (7.8, 0.05, 8.0)
+    assert (chosen.sampler, chosen.steps, chosen.levels) == ("ddim", 50, 1000)
+    # Whose parameters are counted in tests/nets/test_unet.py and test_features.py.
+    assert chosen.unet(flat=False) == UNetSettings()
+    assert chosen.reader(flat=False) == FeatureSettings()
+
+
+def test_the_kept_class_is_what_comes_out(trained: PrivDiffuser) -> None:
+    windows = example_windows(seed=5)
+    hidden = trained.obfuscate(windows, {"keep": 3.0, "gender": 0.0}, seed=1)
+    features_of = trained._features(hidden.scaled(trained.scaling_))
+    read = trained.surrogate_.heads[0](features_of).argmax(1).numpy()
+    assert (read == windows.labels["activity"]).mean() > 0.85
+
+
+def test_it_is_led_away_from_what_is_avoided(trained: PrivDiffuser) -> None:
+    """The more weight, the less likely the auxiliary model finds the class that was avoided."""
+    windows = example_windows(seed=5)
+    avoided = trained._avoided(windows.scaled(trained.scaling_), np.random.default_rng(0))["gender"]
+    likely = []
+    for weight in (0.0, 2.0, 5.0):
+        hidden = trained.obfuscate(windows, {"keep": 0.0, "gender": weight}, seed=1)
+        logs = trained._read(hidden.scaled(trained.scaling_), "gender")
+        likely.append(logs.exp().gather(1, avoided[:, None]).mean().item())
+    assert likely[0] > likely[1] > likely[2]
+    assert likely[2] < likely[0] - 0.03
+
+
+def test_a_strength_for_each_window(tiny: PrivDiffuser) -> None:
+    windows = example_windows()
+    keep = np.where(np.arange(len(windows)) % 2, 3.0, 0.5)
+    gender = np.where(np.arange(len(windows)) % 3, 0.0, 2.0)
+    mixed = tiny.obfuscate(windows, {"keep": keep, "gender": gender}, seed=1).signal
+    for k, g in {*zip(keep.tolist(), gender.tolist(), strict=True)}:
+        alone = tiny.obfuscate(windows, {"keep": k, "gender": g}, seed=1).signal
+        own = (keep == k) & (gender == g)
+        np.testing.assert_allclose(mixed[own], alone[own], rtol=1e-4, atol=1e-5)
+
+
+def with_way(veil: PrivDiffuser, avoids: str) -> PrivDiffuser:
+    other = PrivDiffuser(**{**TINY, "avoids": avoids})
+    other.__dict__ |= {name: value for name, value in vars(veil).items() if name.endswith("_")}
+    return other
+
+
+def test_avoiding_none_is_avoiding_with_no_weight(tiny: PrivDiffuser) -> None:
+    windows = example_windows()
+    none = with_way(tiny, "none").obfuscate(windows, seed=1).signal
+    weightless = tiny.obfuscate(windows, {"gender": 0.0}, seed=1).signal
+    np.testing.assert_array_equal(none, weightless)
+
+
+def test_the_wearers_own_class_is_avoided(tiny: PrivDiffuser) -> None:
+    windows, strong = example_windows(), {"gender": 3.0}
+    veil = with_way(tiny, "wearer")
+    gender = windows.labels["gender"]
+    flipped = replace(windows, labels={**windows.labels, "gender": 1 - gender})
+    own = veil.obfuscate(windows, strong, seed=1).signal
+    assert np.abs(own - veil.obfuscate(flipped, strong, seed=1).signal).max() > 1e-6
+    unknown = replace(windows, labels={**windows.labels, "gender": np.full_like(gender, UNKNOWN)})
+    np.testing.assert_array_equal(
+        veil.obfuscate(unknown, strong, seed=1).signal,
+        veil.obfuscate(windows, {"gender": 0.0}, seed=1).signal,
+    )
+    nameless = replace(windows, labels={"activity": windows.labels["activity"]})
+    with pytest.raises(Refusal, match="true 'gender'"):
+        veil.obfuscate(nameless, strong, seed=1)
+
+
+def test_random_classes_are_drawn_anew(tiny: PrivDiffuser) -> None:
+    veil, windows = with_way(tiny, "random"), example_windows()
+    drawn = [veil._avoided(windows, np.random.default_rng(seed))["gender"] for seed in (1, 2)]
+    assert not torch.equal(*drawn)
+    assert {*torch.cat(drawn).tolist()} == {0, 1}
+
+
+def test_one_more_attribute_leaves_the_generator_alone(tiny: PrivDiffuser, tmp_path: Path) -> None:
+    windows = example_windows()
+    more = tiny.add_hidden(windows, "weight")
+    assert more.generator_ is tiny.generator_
+    assert more.auxiliaries_["gender"] is tiny.auxiliaries_["gender"]
+    assert more.strength_names() == ("keep", "gender", "weight")
+    assert tiny.policy_.hide == ("gender",), "the old one must stay as it was"
+    both = PrivDiffuser(**TINY).fit(windows, "activity", ["gender", "weight"])
+    np.testing.assert_array_equal(
+        more.obfuscate(windows, seed=1).signal, both.obfuscate(windows, seed=1).signal
+    )
+    again = load_run(save_run(more, tmp_path / "run"))
+    np.testing.assert_array_equal(
+        again.obfuscate(windows, seed=2).signal, more.obfuscate(windows, seed=2).signal
+    )
+    for name, complaint in (("gender", "twice"), ("activity", "at once"), ("age", "unknown")):
+        with pytest.raises(Refusal, match=complaint):
+            tiny.add_hidden(windows, name)
+
+
+@pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm-solver++", "unipc"])
+def test_every_sampler_serves(tiny: PrivDiffuser, sampler: str) -> None:
+    other = PrivDiffuser(**{**TINY, "sampler": sampler})
+    other.__dict__ |= {name: value for name, value in vars(tiny).items() if name.endswith("_")}
+    windows = example_windows()
+    first, second = (other.obfuscate(windows, seed=1).signal for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_the_condition_is_all_it_is_told(tiny: PrivDiffuser) -> None:
+    """60 features and the read hidden class; two windows that agree in them come out alike."""
+    windows = example_windows()
+    assert tiny.condition(windows).shape == (len(windows), 62)
+    assert with_way(tiny, "random").condition(windows).shape == (len(windows), 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "limit"),
+    [
+        ("avoids", "nobody", "unknown"),
+        ("sampler", "euler", "unknown"),
+        ("steps", 2000, "at most 1000"),
+        ("dropped", 1.0, "below 1"),
+        ("filters", "8-x", "whole numbers"),
+        ("keep", -1.0, "0 or more"),
+        ("epochs", 0, "above 0"),
+    ],
+)
+def test_settings_are_checked(name: str, value: object, limit: str) -> None:
+    with pytest.raises(Refusal, match=limit):
+        PrivDiffuser(**{name: value})
+
+
+SCRIPT = """
+import sys, torch
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.privdiffuser import PrivDiffuser
+from sensorveil.methods.run import save_run
+from sensorveil.nets.courses import Checkpoint
+torch.set_num_threads(1)
+veil = PrivDiffuser(epochs=25, reader_epochs=3, width=8, batch=16)
+checkpoint = Checkpoint(sys.argv[1] + ".unfinished", seconds=0)
+save_run(veil.fit(example_windows(), "activity", "gender", checkpoint), sys.argv[1])
+"""
+
+
+def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
+    """A real process, killed while its generator is trained; the weights are the same to a bit."""
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / name)])
+
+    killed = start("killed")
+    under_way = tmp_path / "killed.unfinished" / "generator.safetensors"
+    while not under_way.exists():
+        assert killed.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    assert not (tmp_path / "killed").exists()
+    assert start("killed").wait() == 0
+    assert start("whole").wait() == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("killed", "whole")]
+    assert weights[0] == weights[1]

@@ -1,0 +1,115 @@
+"""The loss of a denoiser: a slow loop, its value for the best denoiser, and dropped conditions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+from sensorveil.nets.denoising import Draws, denoising_loss, denoising_losses, drawn
+from sensorveil.nets.levels import Levels
+
+LEVELS = Levels.linear(100)
+
+
+def chance(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def denoiser(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    told = condition.sum(1) + t / 100
+    return torch.tanh(x) * told.view((-1,) + (1,) * (x.ndim - 1))
+
+
+@given(shape=st.lists(st.integers(1, 4), max_size=3), dropped=st.sampled_from([0.0, 0.4, 1.0]))
+@settings(max_examples=15, deadline=None)
+def test_the_loss_is_that_of_a_slow_loop(shape: list[int], dropped: float) -> None:
+    x = torch.randn(7, *shape, generator=chance(1))
+    condition = torch.randn(7, 3, generator=chance(2))
+    draws = drawn(x, LEVELS, chance(3), dropped)
+    slow = []
+    for i in range(7):
+        t = int(draws.t[i])
+        signal, noise = LEVELS.at(t)
+        noisy = signal * x[i] + noise * draws.epsilon[i]
+        told = condition[i] if draws.kept[i] else torch.zeros(3)
+        predicted = denoiser(noisy[None], torch.tensor([t]), told[None])[0]
+        slow.append(((draws.epsilon[i] - predicted) ** 2).mean())
+    each = denoising_losses(denoiser, x, condition, LEVELS, draws)
+    torch.testing.assert_close(each, torch.stack(slow))
+    loss = denoising_loss(denoiser, x, condition, LEVELS, chance(3), dropped)
+    torch.testing.assert_close(loss, torch.stack(slow).mean())
+
+
+def test_the_best_denoiser_of_a_gaussian_has_the_loss_of_the_closed_form() -> None:
+    """epsilon given x_t has the variance signal² v / (signal² v + noise²) where x_0 has v."""
+    variance = 0.25
+    x = variance**0.5 * torch.randn(40_000, 1, generator=chance(5))
+    signal, noise = LEVELS.signal.float(), LEVELS.noise.float()
+    spread = signal**2 * variance + noise**2
+
+    def best(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return (noise / spread)[t].unsqueeze(1) * x
+
+    loss = denoising_loss(best, x, torch.zeros(40_000, 1), LEVELS, chance(6))
+    assert float(loss) == pytest.approx(float((signal**2 * variance / spread).mean()), rel=0.03)
+
+
+def test_conditions_are_dropped_whole_and_at_the_rate() -> None:
+    seen: list[torch.Tensor] = []
+
+    def look(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        seen.append(condition)
+        return x
+
+    condition = 1 + torch.rand(20_000, 3, generator=chance(1))
+    denoising_loss(look, torch.zeros(20_000, 2), condition, LEVELS, chance(2))
+    told = (seen[0] == condition).all(1)
+    assert torch.equal(told, (seen[0] != 0).any(1))
+    assert float(told.float().mean()) == pytest.approx(0.7, abs=0.015)
+
+
+def test_levels_are_drawn_evenly_and_without_regard_to_what_is_dropped() -> None:
+    draws = drawn(torch.zeros(50_000, 1), LEVELS, chance())
+    share = torch.bincount(draws.t, minlength=100) / 50_000
+    assert float((share - 0.01).abs().max()) < 0.0025  # 5.6 standard deviations
+    assert float(draws.t[draws.kept].double().mean()) == pytest.approx(49.5, abs=0.7)
+
+
+def test_same_generator_same_draws() -> None:
+    x = torch.zeros(5, 2, 3)
+    first, second, other = (drawn(x, LEVELS, chance(seed)) for seed in (1, 1, 2))
+    for name in ("t", "epsilon", "kept"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+    assert not torch.equal(first.epsilon, other.epsilon)
+
+
+def test_draws_are_refilled_in_place() -> None:
+    x = torch.zeros(64, 2, 3)
+    held, new = drawn(x, LEVELS, chance(1)), drawn(x, LEVELS, chance(2))
+    places = [part.data_ptr() for part in (held.t, held.epsilon, held.kept)]
+    held.copy_(new)
+    assert places == [part.data_ptr() for part in (held.t, held.epsilon, held.kept)]
+    assert torch.equal(held.t, new.t)
+    assert torch.equal(held.epsilon, new.epsilon)
+    assert torch.equal(held.kept, new.kept)
+
+
+def test_computing_never_asks_for_a_value() -> None:
+    """Fake tensors have none, so whatever a recorded step could not do fails here."""
+    net = torch.nn.Linear(6, 6)
+
+    def asked(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        predicted: torch.Tensor = net(x)
+        return predicted * condition.sum(1, keepdim=True)
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x, condition = torch.empty(4, 6), torch.empty(4, 2)
+        draws = Draws(torch.empty(4, dtype=torch.long), torch.empty(4, 6), torch.empty(4) > 0)
+        loss = denoising_losses(asked, x, condition, LEVELS, draws).mean()
+        (gradient,) = torch.autograd.grad(loss, net.weight)
+        assert gradient.shape == (6, 6)
+        with pytest.raises(DataDependentOutputException):  # so it would be seen
+            bool(loss > 0)
