@@ -593,3 +593,35 @@ def test_demo(done: Command, tmp_path: Path) -> None:
     assert "<html" in (place / "audit.html").read_text("utf-8")
     done("obfuscate", place / "run", "--seed", "0", "--out", "again.npz")
     assert np.array_equal(content("again.npz")["signal"], content(place / "hidden.npz")["signal"])
+
+
+def test_extend_hides_one_more(done, refused, simulated, tmp_path):
+    small = [
+        "--set",
+        "epochs=1",
+        "--set",
+        "reader_epochs=1",
+        "--set",
+        "width=8",
+        "--set",
+        "steps=3",
+    ]
+    done("fit", "privdiffuser", *simulated, *POLICY, *small, "--out", "run")
+    assert not (tmp_path / "run.unfinished").exists()
+    shown = done("extend", "run", *simulated[2:], "--hide", "weight", "--out", "more").out
+    assert "gender, weight" in shown
+    done("obfuscate", "more", *simulated[2:], "--strength", "keep=1,weight=0.5", "--out", "a.npz")
+    again = ("extend", "run", *simulated[2:], "--out", "no", "--hide")
+    assert "twice" in refused(*again, "gender")
+    assert "unknown" in refused(*again, "height")
+    done("fit", "none", *simulated, *POLICY, "--out", "plain")
+    assert "anew" in refused("extend", "plain", "--hide", "weight", "--out", "no")
+    assert not (tmp_path / "no").exists()
+
+
+def test_another_training_that_was_not_finished_is_not_taken(refused, simulated, tmp_path):
+    (tmp_path / "run.unfinished").mkdir()
+    (tmp_path / "run.unfinished" / "purpose.json").write_text("{}", "utf-8")
+    asked = ("fit", "none", *simulated, *POLICY, "--out", "run")
+    assert "another training" in refused(*asked)
+    assert not (tmp_path / "run").exists()
