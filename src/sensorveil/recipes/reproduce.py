@@ -235,7 +235,7 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     return found
 
 
-def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 8000) -> dict[str, Any]:
+def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 10_000) -> dict[str, Any]:
     """Table 5: seconds a window of each stage, and of one window and many through all of them."""
     given = {**recipe.settings, "modifier": "probabilistic", "read_hidden": True}
     veil = plan.made("obscurenet", plan.seeds[0], {**given, "epochs": 1, "reader_epochs": 1})
