@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sensorveil.audit.results import HIDDEN
+from sensorveil.audit.stored import read_audit
 from sensorveil.cli.main import main
 from sensorveil.methods.registry import registry
 
@@ -60,6 +62,18 @@ def test_readme_figures_are_those_of_the_results():
             f" {100 * scores['gender']['majority']:.1f} |"
         )
     assert "\n".join(rows) in README, "\n".join(rows)
+
+
+@pytest.mark.parametrize("split", ["paper", "subject"])
+def test_what_the_readme_says_of_the_audits_is_in_them(split):
+    found = read_audit(ROOT / "results" / f"motionsense-resample-{split}-audit")
+    assert "gender and identity are hidden" in " ".join(README.split())
+    assert (found.hide, found.main.split) == (("gender", "subject"), split)
+    assert found.verdict().status == HIDDEN
+    assert found.quick == (split == "subject")
+    (activity,) = found.main.kept
+    assert activity.unchanged.value >= activity.raw.value - 0.01
+    assert found.main.test_people == 24
 
 
 def test_links_lead_somewhere():
