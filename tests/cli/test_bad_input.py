@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "hidden twice": (FIT + " --hide weight,weight", ["twice", "weight"]),
     "nothing to keep": (FIT.replace("--keep activity", "--keep ,"), ["at least one", "keep"]),
     "unknown preset": (FIT + " --preset slow", ["'slow'", "known: fast"]),
-    "unknown setting": (RESAMPLE + " --set epoch=3", ["'epoch'", "batch, epochs, rate, width"]),
+    "unknown setting": (RESAMPLE + " --set epoch=3", ["'epoch'", "batch, epochs, rate, readers, width"]),
     "setting of a method without": (FIT + " --set snr=3", ["setting of none 'snr'", "known: none"]),
     "setting that is no number": (RESAMPLE + " --set epochs=many", ["'epochs'", "'many'"]),
     "setting that is no whole number": (RESAMPLE + " --set epochs=1.5", ["'epochs'", "1.5"]),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from sensorveil.data.catalog import load
 from sensorveil.data.corpus import Corpus, apply_protocol
 from sensorveil.data.protocol import Protocol, read_protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -255,3 +256,10 @@ def test_refusals(name: str, fold: int, rules: dict[str, Any], expected: str | N
 def test_two_people_leave_nobody_for_validation() -> None:
     with pytest.raises(Refusal, match="1 people are too few"):
         divided("x", rules=protocol(x={"by": "subject", "folds": 2}), people=2)
+
+
+def test_what_a_run_was_trained_on() -> None:
+    split = load("simulated", "subject", people=8, recordings=1, windows=3)
+    assert split.learnt(split.fitting.origin) is split.fitting
+    assert split.learnt(split.train.origin) is split.train
+    assert split.learnt(None) is split.train

@@ -150,6 +150,30 @@ def test_the_condition_is_all_it_is_told(tiny: PrivDiffuser) -> None:
     assert with_way(tiny, "random").condition(windows).shape == (len(windows), 60)
 
 
+def test_told_the_class_alone_the_output_depends_on_nothing_else(tiny: PrivDiffuser) -> None:
+    """Windows of other people with the same kept class give the same output from the same noise."""
+    other = PrivDiffuser(**{**TINY, "told": "class", "avoids": "none"})
+    other.__dict__ |= {name: value for name, value in vars(tiny).items() if name.endswith("_")}
+    windows, others = example_windows(), example_windows(seed=9)
+    codes = other.condition(windows)
+    assert len(np.unique(codes.round(5), axis=0)) == 2
+    np.testing.assert_allclose(np.linalg.norm(codes, axis=1), 1, atol=1e-5)
+    same = (codes == other.condition(others)).all(1)
+    assert same.mean() > 0.5
+    first, second = (other.obfuscate(some, seed=4).signal for some in (windows, others))
+    np.testing.assert_array_equal(first[same], second[same])
+
+
+def test_a_class_is_read_among_those_that_occur() -> None:
+    """Two kept attributes of which one combination never occurs: it is never told."""
+    windows = example_windows()
+    both = windows.labels["activity"] * (1 - windows.labels["weight"])
+    windows = replace(windows, labels={**windows.labels, "weight": both})
+    veil = PrivDiffuser(**{**TINY, "told": "class"}).fit(windows, ["activity", "weight"], "gender")
+    assert veil.cells_.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert veil.centres_.shape == (3, 60)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "limit"),
     [

@@ -66,8 +66,7 @@ def second(veil: Obfuscator, split: Split, others: Sequence[Obfuscator] = ()) ->
         if _is_second(other, veil):
             return other
     again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
-    learnt = split.fitting if veil.origin_ and veil.origin_.part == "fitting" else split.train
-    return again.fit(learnt, veil.policy_.keep, veil.policy_.hide)
+    return again.fit(split.learnt(veil.origin_), veil.policy_.keep, veil.policy_.hide)
 
 
 def check_others(veils: Sequence[Obfuscator], others: Sequence[Obfuscator]) -> None:

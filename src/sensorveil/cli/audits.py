@@ -196,8 +196,7 @@ def _retrained(
     for fold in range(sensorveil.data.folds(name, split, source)):
         parts = sensorveil.load(name, split, fold, source, **given.data_options(option, name))
         again = type(veil)(veil.preset, veil.seed, veil.device, **veil.about())
-        of_fitting = veil.origin_ is not None and veil.origin_.part == "fitting"
-        learnt = parts.fitting if of_fitting else parts.train
+        learnt = parts.learnt(veil.origin_)
         veils.append(again.fit(learnt, veil.policy_.keep, veil.policy_.hide))
         splits.append(parts)
     return veils, splits

@@ -135,9 +135,8 @@ def extend(
     if not isinstance(veil, PrivDiffuser):
         raise Refusal(f"{veil.name} must be trained anew to hide one more attribute")
     split = split_of(veil, run, data, source, option, None, None)
-    learnt = split.fitting if veil.origin_ and veil.origin_.part == "fitting" else split.train
     with screen.bars():
-        more = veil.add_hidden(learnt, hide)
+        more = veil.add_hidden(split.learnt(veil.origin_), hide)
     sensorveil.save_run(more, out)
     screen.say(f"{veil.name} now hides {', '.join(more.policy_.hide)}: {out}")
     screen.result({"run": str(out), "hide": list(more.policy_.hide), "metrics": more.metrics_})

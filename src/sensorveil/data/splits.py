@@ -26,6 +26,10 @@ class Split:
     fitting: Windows
     validation: Windows
 
+    def learnt(self, origin: Origin | None) -> Windows:
+        """What a run whose windows were of this origin was trained on: `fitting` or `train`."""
+        return self.fitting if origin and origin.part == "fitting" else self.train
+
 
 def split_windows(
     windows: Windows, corpus: Corpus, protocol: Protocol, split: str | None, fold: int = 0

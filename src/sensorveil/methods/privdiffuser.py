@@ -18,6 +18,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
 from sensorveil.nets.courses import Course
@@ -53,6 +54,7 @@ class PrivDiffuser(Obfuscator):
     - the averaged weights sample; the paper does not speak of an average.
     - cross-entropy as the paper says, where their code has the binary one of a softmax.
     - `avoids`: theirs is `wearer`. It needs true labels, and tells an attacker about them.
+    - `told=class` is ours: the generator is told the mean features of the class, and no more.
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
@@ -110,6 +112,7 @@ class PrivDiffuser(Obfuscator):
             self.checkpoint,
         )
         self.surrogate_.eval()
+        self._learn_centres(known)
         with seeded(derived(self.seed, _GENERATOR)):
             net = UNet(self._real_shape(), chosen.unet(flat)).to(self.device)
         averaged, losses = train_denoiser(
@@ -127,6 +130,13 @@ class PrivDiffuser(Obfuscator):
         self.metrics_["generator_loss"] = losses
         for name in self.policy_.hide:
             self._add_auxiliary(windows, name)
+
+    def _learn_centres(self, windows: Windows) -> None:
+        """The mean features of each class that occurs, of length 1 like all features."""
+        codes, self.cells_ = joint_classes(windows, self.policy_.keep)
+        features = self._features(windows).cpu().numpy()
+        means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
+        self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
     def _add_auxiliary(self, windows: Windows, name: str) -> None:
         codes = windows.codes(name)
@@ -178,7 +188,7 @@ class PrivDiffuser(Obfuscator):
             name: self._weight(strength.get(name, np.full(count, chosen.avoid))) for name in avoided
         }
         made = np.empty((count, *shape), np.float32)
-        features, levels = self._features(windows), self._levels()
+        features, levels = self._told(windows), self._levels()
         for rows in track([*_pieces(count)], "windows"):
             told = features[rows]
             readers = [
@@ -229,11 +239,22 @@ class PrivDiffuser(Obfuscator):
         return found
 
     def _condition(self, windows: Windows) -> np.ndarray:
-        """The surrogate's features, and the hidden classes where they are read."""
-        parts = [self._features(windows)]
+        """What the generator is told, and the hidden classes where they are read."""
+        parts = [self._told(windows)]
         if self.settings.avoids == "predicted":
             parts += [self._read(windows, name) for name in self.policy_.hide]
         return torch.cat(parts, dim=1).cpu().numpy()
+
+    @torch.no_grad()
+    def _told(self, windows: Windows) -> torch.Tensor:
+        """What the generator is told of each window: (n, features)."""
+        features = self._features(windows)
+        if self.settings.told == "features":
+            return features
+        logs = [head(features).log_softmax(1) for head in self.surrogate_.heads]
+        cells = torch.from_numpy(self.cells_).to(self.device)
+        likely = torch.stack([one[:, cells[:, which]] for which, one in enumerate(logs)]).sum(0)
+        return torch.from_numpy(self.centres_).to(self.device)[likely.argmax(1)]
 
     @torch.no_grad()
     def _features(self, windows: Windows) -> torch.Tensor:
@@ -283,14 +304,16 @@ class PrivDiffuser(Obfuscator):
     def _state(self) -> dict[str, np.ndarray]:
         nets: dict[str, nn.Module] = {"surrogate": self.surrogate_, "generator": self.generator_}
         nets |= {f"auxiliary.{name}": net for name, net in self.auxiliaries_.items()}
-        return {
+        weights = {
             f"{which}.{name}": value.cpu().numpy()
             for which, net in nets.items()
             for name, value in net.state_dict().items()
         }
+        return {"cells": self.cells_, "centres": self.centres_, **weights}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         flat = len(self.shape_) == 3
+        self.cells_, self.centres_ = state["cells"], state["centres"]
         self.surrogate_ = self._loaded(self._blank_reader(self.policy_.keep), state, "surrogate.")
         blank = UNet(self._real_shape(), self.settings.unet(flat))
         self.generator_ = self._loaded(blank, state, "generator.")

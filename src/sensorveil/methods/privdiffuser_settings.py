@@ -16,20 +16,28 @@ AVOIDED = ("wearer", "predicted", "random", "none")
 """What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
 
 
+TOLD = ("features", "class")
+"""What the generator is told of a window: its features, or the mean ones of its class as read.
+
+The paper tells the features. They are made to tell the kept class, and tell more than that.
+"""
+
+
 @dataclass(frozen=True)
 class PrivDiffuserSettings(Settings):
     """Strengths, guidance, sampling, sizes and training.
 
     `keep` is w1 of equation (12), `avoid` w2 of equation (20) for every hidden attribute, and
-    `regularise` w3 of equation (18). `avoids` is what to lead away from (see `AVOIDED`). The first
-    two are strengths, and can be given anew when obfuscating. `filters` and `dense` are the layers
-    of the surrogate and the auxiliary models.
+    `regularise` w3 of equation (18); the first two are strengths, and can be given anew when
+    obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told` what the generator is
+    told (see `TOLD`). `filters` and `dense` are the layers of the surrogate and auxiliary models.
     """
 
     keep: float = 7.8
     avoid: float = 0.05
     regularise: float = 8.0
     avoids: str = "predicted"
+    told: str = "features"
     gradient: str = "clean"
     sampler: str = "ddim"
     steps: int = 50
@@ -53,6 +61,7 @@ class PrivDiffuserSettings(Settings):
         """Refuses what is unknown or makes no sense."""
         for name, value, known in (
             ("avoids", self.avoids, AVOIDED),
+            ("told", self.told, TOLD),
             ("gradient", self.gradient, ("clean", "full")),
             ("sampler", self.sampler, tuple(SAMPLERS)),
         ):
