@@ -60,7 +60,10 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "hidden twice": (FIT + " --hide weight,weight", ["twice", "weight"]),
     "nothing to keep": (FIT.replace("--keep activity", "--keep ,"), ["at least one", "keep"]),
     "unknown preset": (FIT + " --preset slow", ["'slow'", "known: fast"]),
-    "unknown setting": (RESAMPLE + " --set epoch=3", ["'epoch'", "batch, epochs, rate, readers, width"]),
+    "unknown setting": (
+        RESAMPLE + " --set epoch=3",
+        ["'epoch'", "batch, epochs, rate, readers, width"],
+    ),
     "setting of a method without": (FIT + " --set snr=3", ["setting of none 'snr'", "known: none"]),
     "setting that is no number": (RESAMPLE + " --set epochs=many", ["'epochs'", "'many'"]),
     "setting that is no whole number": (RESAMPLE + " --set epochs=1.5", ["'epochs'", "1.5"]),
@@ -600,11 +603,11 @@ RUNS: dict[str, tuple[Spoil, list[str]]] = {
     "no scaling": (_arrays(lambda arrays: arrays.pop("scaling.mean")), ["run", "scaling.mean"]),
     "no pool": (_arrays(lambda arrays: arrays.pop("method.pool.store")), ["pool.store"]),
     "no weights": (
-        _arrays(lambda arrays: arrays.pop("method.reader.net.head.0.weight")),
+        _arrays(lambda arrays: arrays.pop("method.reader.0.net.head.0.weight")),
         ["head.0.weight"],
     ),
     "no scaling of the reader": (
-        _arrays(lambda arrays: arrays.pop("method.reader.mean")),
+        _arrays(lambda arrays: arrays.pop("method.reader.0.mean")),
         ["mean"],
     ),
     "half a complex array": (

@@ -308,8 +308,9 @@ def test_prepare_into_a_folder_with_a_dot(done: Command, motionsense: Path, tmp_
 def test_methods(done: Command) -> None:
     told = strict(done("methods", "--json").out)
     assert set(told) == set(sensorveil.registry)
-    assert told["resample"]["settings"] == {"width": 24, "epochs": 12, "batch": 64, "rate": 0.004}
-    assert told["resample"]["presets"]["paper"]["epochs"] == 40
+    own = {"readers": 1, "width": 24, "epochs": 12, "batch": 64, "rate": 0.004}
+    assert told["resample"]["settings"] == own
+    assert told["resample"]["presets"]["paper"]["epochs"] == 20
     assert set(told["noise"]["capabilities"]["strengths"]) == {"snr", "epsilon"}
     shown = done("methods").out
     for name, about in told.items():
@@ -337,7 +338,8 @@ def test_fit_writes_a_run(done: Command, simulated: tuple[str, ...], tmp_path: P
         ["activity"],
         ["gender"],
     )
-    assert config["settings"] == {"width": 24, "epochs": 2, "batch": 64, "rate": 0.004}
+    own = {"readers": 1, "width": 24, "epochs": 2, "batch": 64, "rate": 0.004}
+    assert config["settings"] == own
     assert config["origin"]["dataset"] == "simulated"
     assert len(strict((folder / "metrics.json").read_text("utf-8"))["reader_loss"]) == 2
     card = (folder / "card.md").read_text("utf-8")
@@ -355,7 +357,8 @@ def test_fit_takes_seed_fold_preset_and_several_names(
     config = strict((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert config["hide"] == ["gender", "weight", "subject"]
     assert (config["seed"], config["preset"], config["origin"]["fold"]) == (7, "paper", 2)
-    assert config["settings"] == {"width": 4, "epochs": 1, "batch": 512, "rate": 0.002}
+    own = {"readers": 5, "width": 4, "epochs": 1, "batch": 512, "rate": 0.003}
+    assert config["settings"] == own
 
 
 def test_fit_by_seed(done: Command, simulated: tuple[str, ...], tmp_path: Path) -> None:

@@ -216,9 +216,9 @@ def test_half_of_a_complex_array(tmp_path: Path) -> None:
     "change",
     [
         lambda arrays: arrays.pop("method.pool.code"),
-        lambda arrays: arrays.pop("method.reader.mean"),
-        lambda arrays: arrays.pop("method.reader.net.head.0.weight"),
-        lambda arrays: arrays.update({"method.reader.net.head.0.bias": np.zeros(3, "f4")}),
+        lambda arrays: arrays.pop("method.reader.0.mean"),
+        lambda arrays: arrays.pop("method.reader.0.net.head.0.weight"),
+        lambda arrays: arrays.update({"method.reader.0.net.head.0.bias": np.zeros(3, "f4")}),
     ],
     ids=["no codes", "no mean", "no weight", "another size"],
 )
