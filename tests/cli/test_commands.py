@@ -341,7 +341,8 @@ def test_fit_writes_a_run(done: Command, simulated: tuple[str, ...], tmp_path: P
     own = {"readers": 1, "width": 24, "epochs": 2, "batch": 64, "rate": 0.004}
     assert config["settings"] == own
     assert config["origin"]["dataset"] == "simulated"
-    assert len(strict((folder / "metrics.json").read_text("utf-8"))["reader_loss"]) == 2
+    (losses,) = strict((folder / "metrics.json").read_text("utf-8"))["reader_loss"]
+    assert len(losses) == 2
     card = (folder / "card.md").read_text("utf-8")
     assert "keeps: activity" in card
     assert "hides: gender" in card
