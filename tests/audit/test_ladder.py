@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
-from sensorveil.audit.ladder import (
-    Fold,
-    climb,
-    insider_halves,
-    kept_prior,
-    obfuscated,
-    second,
-    thinned,
-)
+from sensorveil.audit.folds import Fold, insider_halves, obfuscated, second, thinned
+from sensorveil.audit.ladder import _attack, _read_tables, climb, kept_prior
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
@@ -29,6 +22,7 @@ from sensorveil.audit.results import (
     VOID,
     AttributeAudit,
 )
+from sensorveil.audit.sessions import Reading, Truth
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -226,3 +220,20 @@ def test_the_kept_class_alone_is_no_evidence():
     np.testing.assert_allclose(found[0], [2.5 / 4, 1.5 / 4])
     np.testing.assert_allclose(found[1], [0.5 / 3, 2.5 / 3])
     np.testing.assert_allclose(found[2], [0.5, 0.5])
+
+
+def test_what_the_kept_class_tells_is_in_the_overall_auc_alone():
+    """Scores that are the kept class and nothing else, where one gender does more of it."""
+    generator = np.random.default_rng(0)
+    codes = generator.integers(2, size=2000)
+    kept = (generator.random(2000) < np.where(codes, 0.8, 0.2)).astype(int)
+    scores = np.log(np.where(kept[:, None], [0.2, 0.8], [0.8, 0.2]))[None]
+    nowhere = np.zeros(2000, int)
+    truth = Truth(
+        codes, np.arange(2000) % 20, nowhere, nowhere, 2, np.zeros((2000, 2)), nowhere, kept
+    )
+    reading = Reading(SEMI, TREES, scores, scores)
+    found = _attack(truth, reading, _read_tables(truth, reading))
+    assert found.auc.value == pytest.approx(0.5)
+    assert found.overall_auc is not None
+    assert found.overall_auc.value == pytest.approx(0.8, abs=0.03)

@@ -17,17 +17,25 @@ from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.privdiffuser import PrivDiffuser
-from sensorveil.methods.run import load_run, save_run
+from sensorveil.methods.run import load_run, run_card, save_run
 from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.unet import UNetSettings
 
-TINY: dict[str, Any] = {"epochs": 2, "reader_epochs": 3, "width": 8, "steps": 4, "levels": 50}
+TINY: dict[str, Any] = {
+    "epochs": 2,
+    "reader_epochs": 3,
+    "width": 8,
+    "steps": 4,
+    "levels": 50,
+    "avoids": "predicted",
+}
 
 
 @pytest.fixture(scope="module")
 def trained() -> PrivDiffuser:
     """Trained until its output can be read; regularised a little, on so few windows."""
-    settings: dict[str, Any] = {"batch": 32, "epochs": 150, "width": 16, "regularise": 0.1}
+    settings: dict[str, Any] = {"batch": 32, "epochs": 150, "width": 16, "avoids": "predicted"}
+    settings["regularise"] = 0.1
     return PrivDiffuser(reader_epochs=40, **settings).fit(example_windows(), "activity", "gender")
 
 
@@ -132,6 +140,27 @@ def test_one_more_attribute_leaves_the_generator_alone(tiny: PrivDiffuser, tmp_p
     for name, complaint in (("gender", "twice"), ("activity", "at once"), ("age", "unknown")):
         with pytest.raises(Refusal, match=complaint):
             tiny.add_hidden(windows, name)
+
+
+def test_one_more_attribute_must_be_the_one_of_training(tiny: PrivDiffuser) -> None:
+    windows = example_windows()
+    renamed = replace(windows, classes={**windows.classes, "weight": ("light", "heavy")})
+    with pytest.raises(Refusal, match="other classes"):
+        tiny.add_hidden(renamed, "weight")
+    unknown = replace(
+        windows,
+        labels={**windows.labels, "age": windows.labels["weight"]},
+        classes={**windows.classes, "age": ("young", "old")},
+    )
+    with pytest.raises(Refusal, match="other classes"):
+        tiny.add_hidden(unknown, "age")
+
+
+def test_the_card_says_whose_labels_are_needed(tiny: PrivDiffuser) -> None:
+    needed = "needs the wearer's true hidden labels"
+    assert needed in run_card(with_way(tiny, "wearer"))
+    assert needed not in run_card(tiny)
+    assert PrivDiffuser("paper").needs_wearer()
 
 
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm-solver++", "unipc"])

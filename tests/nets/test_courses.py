@@ -93,6 +93,19 @@ def test_another_training_is_refused(tmp_path: Path) -> None:
         Checkpoint(tmp_path / "unfinished", {"seed": 2})
 
 
+def test_nobody_elses_files_are_taken_away(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "unfinished", seconds=0)
+    trained(checkpoint)
+    (checkpoint.folder / "notes.txt").write_text("mine", "utf-8")
+    checkpoint.remove()
+    assert [one.name for one in checkpoint.folder.iterdir()] == ["notes.txt"]
+    with pytest.raises(Refusal, match="another training"):
+        Checkpoint(checkpoint.folder)
+    (tmp_path / "a file").write_text("mine", "utf-8")
+    with pytest.raises(Refusal, match="another training"):
+        Checkpoint(tmp_path / "a file")
+
+
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "unfinished", seconds=0)
     trained(checkpoint)

@@ -18,7 +18,7 @@ from sensorveil.audit.results import (
 )
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import numbers, words
-from sensorveil.report.findings import Finding, findings, overall
+from sensorveil.report.findings import Finding, findings, overall, real_attacks
 
 
 def finding(found):
@@ -207,3 +207,18 @@ def test_the_rule_has_its_three_figures():
     whole = " ".join(words.CRITERION)
     for figure in ("2 points", "0.55", "10 points"):
         assert figure in whole
+
+
+def test_both_curves_are_told_where_both_are_known():
+    found = sample.attribute("gender", worst=0.589, majority=0.590)
+    assert "over all windows" not in words.worst_note(found), "older audits have one AUC only"
+    known = tuple(
+        replace(attack, overall_auc=Estimate(0.6 + 0.01 * n, 0.5, 0.7, people=24))
+        for n, attack in enumerate(found.attacks)
+    )
+    told = words.worst_note(replace(found, attacks=known))
+    assert "which decides; over all windows" in told
+    assert (
+        f"{max(a.overall_auc.value for a in real_attacks(replace(found, attacks=known))):.3f}"
+        in told
+    )

@@ -10,7 +10,8 @@ import numpy as np
 from sensorveil.audit.attackers import Budget, Evidence
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
-from sensorveil.audit.ladder import Fold, Output, check_others, climb, obfuscated, second, thinned
+from sensorveil.audit.folds import Fold, Output, check_others, obfuscated, second, thinned
+from sensorveil.audit.ladder import climb
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.reidentification import (

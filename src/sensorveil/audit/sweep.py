@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget, Evidence
-from sensorveil.audit.ladder import thinned
+from sensorveil.audit.folds import thinned
 from sensorveil.audit.results import SweepPoint
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal

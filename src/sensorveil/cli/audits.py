@@ -59,7 +59,7 @@ def audit(
     import sensorveil
     from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.audit import audit as ask
-    from sensorveil.audit.ladder import check_others
+    from sensorveil.audit.folds import check_others
     from sensorveil.audit.results import VOID
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder

@@ -96,7 +96,8 @@ def check_device(device: str) -> str:
         raise refuse_unknown("device", device, ["cpu", "cuda"])
     if device == "cuda" and not torch.cuda.is_available():
         raise Refusal("device 'cuda' is not there; use --device cpu")
-    torch.set_float32_matmul_precision("high")  # tensor cores; on a CPU it changes nothing
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")  # tensor cores
     return device
 
 

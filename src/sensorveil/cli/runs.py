@@ -75,8 +75,11 @@ def fit(
 ) -> None:
     """Trains a method on a dataset's training windows and writes a run folder.
 
-    A long training that was stopped goes on where it was when the same command is given again.
+    A training of PrivDiffuser that was stopped goes on when the same command is given again; until
+    it is done, what it has lies beside the run, in a folder that ends in '.unfinished'.
     """
+    import zlib
+
     import sensorveil
     from sensorveil.methods.registry import method as find
     from sensorveil.nets.courses import Checkpoint
@@ -100,6 +103,8 @@ def fit(
         "hide": given.names(hide),
         "data": asdict(windows.origin) if windows.origin else None,
         "windows": len(windows),
+        "samples": zlib.crc32(windows.store.tobytes()),
+        "device": device,
     }
     checkpoint = Checkpoint(out.with_name(f"{out.name}.unfinished"), purpose)
     with screen.bars():
@@ -125,15 +130,12 @@ def extend(
 ) -> None:
     """Hides one more attribute with a trained run; its generator is not trained again."""
     import sensorveil
-    from sensorveil.methods.privdiffuser import PrivDiffuser
 
     screen = Screen(quiet, as_json)
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
     check_place(out)
     veil = sensorveil.load_run(run, given.check_device(device))
-    if not isinstance(veil, PrivDiffuser):
-        raise Refusal(f"{veil.name} must be trained anew to hide one more attribute")
     split = split_of(veil, run, data, source, option, None, None)
     with screen.bars():
         more = veil.add_hidden(split.learnt(veil.origin_), hide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import secrets
 import time
@@ -140,14 +141,7 @@ class Obfuscator(ABC):
         released: who knows the seed can repeat the noise and take it out again.
         """
         self._check_fitted()
-        self._check_windows(windows)
-        own = (self.shape_, self.complex_, self.rate_, self.channels_)
-        if (windows.shape, windows.is_complex, windows.rate, windows.channels) != own:
-            raise Refusal(
-                f"windows of shape {windows.shape} at {windows.rate:g} Hz"
-                f" ({', '.join(windows.channels)}) do not fit a run trained on {self.shape_} at"
-                f" {self.rate_:g} Hz ({', '.join(self.channels_)})"
-            )
+        self._check_alike(windows)
         if seed is not None:
             _check_seed(seed)
         knobs = self._knobs(strength or {}, len(windows))
@@ -159,6 +153,26 @@ class Obfuscator(ABC):
             named = ", ".join(f"'{name}'" for name in knobs) or "settings"
             raise Refusal(f"the output of {self.name} is not finite; use milder {named}")
         return hidden
+
+    @final
+    def add_hidden(self, windows: Windows, attribute: str) -> Self:
+        """Another one that hides one attribute more, where the method can do that by itself.
+
+        `windows` are those it was trained on; what it learnt from them already stays as it is.
+        """
+        self._check_fitted()
+        if not self.capabilities.new_hide_without_generator:
+            raise Refusal(f"{self.name} must be trained anew to hide one more attribute")
+        self._check_alike(windows)
+        more = copy.copy(self)
+        more.policy_ = Policy.of(self.policy_.keep, (*self.policy_.hide, attribute))
+        more.policy_.check(windows)
+        for name in (*more.policy_.keep, attribute):
+            if tuple(windows.classes[name]) != self.classes_.get(name):
+                raise Refusal(f"attribute '{name}' has other classes than in this run's training")
+        more.metrics_ = dict(self.metrics_)
+        more._add_hidden(windows.scaled(self.scaling_), attribute)
+        return more
 
     @final
     def condition(self, windows: Windows) -> np.ndarray | None:
@@ -176,6 +190,10 @@ class Obfuscator(ABC):
         hidden = self.policy_.hide if self.capabilities.strength_per_hidden else ()
         return (*self.capabilities.strengths, *hidden)
 
+    def needs_wearer(self) -> bool:
+        """Whether obfuscation must be given the wearer's true hidden labels."""
+        return self.capabilities.needs_wearer
+
     def about(self) -> dict[str, Any]:
         """Settings as plain values, for config.json."""
         return asdict(self.settings)
@@ -191,6 +209,10 @@ class Obfuscator(ABC):
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    def _add_hidden(self, windows: Windows, attribute: str) -> None:
+        """Learns to hide one attribute more, in a copy that shares all else with the old one."""
+        raise NotImplementedError
 
     def _condition(self, windows: Windows) -> np.ndarray | None:
         """The method's own condition or code, or None where it has none."""
@@ -221,6 +243,16 @@ class Obfuscator(ABC):
             )
         if not np.isfinite(windows.store).all():
             raise Refusal("the windows hold NaN or infinite values; repair or leave them out")
+
+    def _check_alike(self, windows: Windows) -> None:
+        self._check_windows(windows)
+        own = (self.shape_, self.complex_, self.rate_, self.channels_)
+        if (windows.shape, windows.is_complex, windows.rate, windows.channels) != own:
+            raise Refusal(
+                f"windows of shape {windows.shape} at {windows.rate:g} Hz"
+                f" ({', '.join(windows.channels)}) do not fit a run trained on {self.shape_} at"
+                f" {self.rate_:g} Hz ({', '.join(self.channels_)})"
+            )
 
     def _check_abilities(self, policy: Policy) -> None:
         able = self.capabilities

@@ -169,6 +169,23 @@ def check_policies(made: Method, windows: Windows) -> None:
             _refuses(lambda k=keep, h=hide: made().fit(windows, k, h), "take several")  # type: ignore[misc]
 
 
+def check_new_hide(made: Method, windows: Windows) -> None:
+    """One more hidden attribute without training all again, or a refusal; the old one stays."""
+    veil = _fitted(made, windows)
+    before = veil.obfuscate(windows, seed=5).signal
+    if not made.capabilities.new_hide_without_generator:
+        _refuses(lambda: veil.add_hidden(windows, "weight"), "hide one more attribute")
+        return
+    more = veil.add_hidden(windows, "weight")
+    assert more.policy_.hide == (HIDE, "weight"), "the new attribute is not hidden"
+    more.obfuscate(windows, seed=5)
+    assert veil.policy_.hide == (HIDE,), "the old one hides more as well"
+    assert (veil.obfuscate(windows, seed=5).signal == before).all(), "the old one changed"
+    short = Windows.from_signal(windows.signal[..., :-1], windows.labels)
+    for bad, name in ((windows, HIDE), (windows, KEEP), (windows, "nonsense"), (short, "weight")):
+        _refuses(lambda b=bad, n=name: veil.add_hidden(b, n), f"add {name}")  # type: ignore[misc]
+
+
 def check_settings(made: Method, windows: Windows) -> None:
     """Every preset builds; unknown presets and settings are refused."""
     assert "fast" in made.presets, "there is no preset 'fast'"
@@ -200,6 +217,7 @@ CHECKS: tuple[Check, ...] = (
     check_strengths,
     check_bad_windows,
     check_policies,
+    check_new_hide,
     check_settings,
     check_modalities,
 )

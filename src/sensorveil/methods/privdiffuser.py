@@ -6,9 +6,8 @@ Networks (2025).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
-from sensorveil.methods.policy import Policy
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
 from sensorveil.nets.courses import Course
 from sensorveil.nets.features import FeatureNet
@@ -53,7 +51,9 @@ class PrivDiffuser(Obfuscator):
       where their warm-up ends. One cycle of the rate in place of warm-up and cosine.
     - the averaged weights sample; the paper does not speak of an average.
     - cross-entropy as the paper says, where their code has the binary one of a softmax.
-    - `avoids`: theirs is `wearer`. It needs true labels, and tells an attacker about them.
+    - `avoids`: theirs is `wearer`, and so it is in their presets. It needs true labels, and who is
+      led away from a class shows that class to whoever trains on the output. The default is
+      `random`, by this reasoning: no audit has chosen it yet.
     - `told=class` is ours: the generator is told the mean features of the class, and no more.
 
     >>> from sensorveil.methods.conformance import example_windows
@@ -63,6 +63,8 @@ class PrivDiffuser(Obfuscator):
     ('keep', 'gender')
     >>> veil.obfuscate(windows, {"keep": 2.0, "gender": 0.1}, seed=1).shape
     (2, 32)
+    >>> veil.add_hidden(windows, "weight").policy_.hide  # trains one small model
+    ('gender', 'weight')
     """
 
     name = "privdiffuser"
@@ -76,24 +78,9 @@ class PrivDiffuser(Obfuscator):
     presets = PRESETS
     settings: PrivDiffuserSettings
 
-    def add_hidden(self, windows: Windows, attribute: str) -> Self:
-        """The same with one more attribute to hide: its auxiliary model is trained, nothing else.
-
-        >>> from sensorveil.methods.conformance import example_windows
-        >>> windows = example_windows()
-        >>> veil = PrivDiffuser(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-        >>> veil.add_hidden(windows, "weight").policy_.hide
-        ('gender', 'weight')
-        """
-        self._check_fitted()
-        self._check_windows(windows)
-        more = copy.copy(self)
-        more.policy_ = Policy.of(self.policy_.keep, (*self.policy_.hide, attribute))
-        more.policy_.check(windows)
-        more.metrics_ = dict(self.metrics_)
-        more.auxiliaries_ = dict(self.auxiliaries_)
-        more._add_auxiliary(windows.scaled(self.scaling_), attribute)
-        return more
+    def needs_wearer(self) -> bool:
+        """Whether the wearer's true class is what is avoided."""
+        return self.settings.avoids == "wearer"
 
     # Training.
 
@@ -129,7 +116,7 @@ class PrivDiffuser(Obfuscator):
         self.generator_ = cast(UNet, averaged)
         self.metrics_["generator_loss"] = losses
         for name in self.policy_.hide:
-            self._add_auxiliary(windows, name)
+            self._add_hidden(windows, name)
 
     def _learn_centres(self, windows: Windows) -> None:
         """The mean features of each class that occurs, of length 1 like all features."""
@@ -138,7 +125,8 @@ class PrivDiffuser(Obfuscator):
         means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
         self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
-    def _add_auxiliary(self, windows: Windows, name: str) -> None:
+    def _add_hidden(self, windows: Windows, name: str) -> None:
+        """Its auxiliary model; the generator and all other models stay."""
         codes = windows.codes(name)
         windows = windows.select((codes != UNKNOWN) & (self._kept(windows).min(1) != UNKNOWN))
         seed = derived(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
@@ -157,7 +145,7 @@ class PrivDiffuser(Obfuscator):
             stage=f"auxiliary-{name}",
             checkpoint=self.checkpoint,
         )
-        self.auxiliaries_[name] = net.eval()
+        self.auxiliaries_ = {**self.auxiliaries_, name: net.eval()}
 
     def _course(self, readers: bool) -> Course:
         chosen = self.settings
@@ -239,10 +227,14 @@ class PrivDiffuser(Obfuscator):
         return found
 
     def _condition(self, windows: Windows) -> np.ndarray:
-        """What the generator is told, and the hidden classes where they are read."""
+        """What the generator is told, and the hidden classes where they are read.
+
+        With `avoids=wearer` the true classes have their part in the output too; they are not here.
+        """
         parts = [self._told(windows)]
         if self.settings.avoids == "predicted":
-            parts += [self._read(windows, name) for name in self.policy_.hide]
+            for name, codes in self._avoided(windows, np.random.default_rng(0)).items():
+                parts.append(nn.functional.one_hot(codes, len(self.classes_[name])).float())
         return torch.cat(parts, dim=1).cpu().numpy()
 
     @torch.no_grad()

@@ -36,7 +36,7 @@ class PrivDiffuserSettings(Settings):
     keep: float = 7.8
     avoid: float = 0.05
     regularise: float = 8.0
-    avoids: str = "predicted"
+    avoids: str = "random"
     told: str = "features"
     gradient: str = "clean"
     sampler: str = "ddim"
@@ -119,10 +119,28 @@ FAST: Mapping[str, Any] = {
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "fast": FAST,
-    "paper": {},
-    "mobiact-gender": {"keep": 2.5, "avoid": 0.5, "width": 64, "filters": "8-16"},
-    "mobiact-weight": {"keep": 3.8, "avoid": 1.5, "width": 64, "filters": "8-16"},
-    "wifihar": {"keep": 5.8, "avoid": 0.4, "regularise": 4.0, "filters": "16-32"},
+    "paper": {"avoids": "wearer"},
+    "mobiact-gender": {
+        "avoids": "wearer",
+        "keep": 2.5,
+        "avoid": 0.5,
+        "width": 64,
+        "filters": "8-16",
+    },
+    "mobiact-weight": {
+        "avoids": "wearer",
+        "keep": 3.8,
+        "avoid": 1.5,
+        "width": 64,
+        "filters": "8-16",
+    },
+    "wifihar": {
+        "avoids": "wearer",
+        "keep": 5.8,
+        "avoid": 0.4,
+        "regularise": 4.0,
+        "filters": "16-32",
+    },
     "diffusion": {**FAST, "avoids": "none"},
     "negation": {**FAST, "regularise": 0.0},
 }

@@ -79,7 +79,7 @@ def run_card(veil: Obfuscator) -> str:
             f" (protocol {origin.protocol})"
         )
     beware = []
-    if able.needs_wearer:
+    if veil.needs_wearer():
         beware.append("Obfuscating needs the wearer's true hidden labels.")
     if able.emits_donors:
         beware.append(

@@ -7,7 +7,6 @@ and goes on from the last epoch that it kept, ends as if nothing had happened.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,16 +63,18 @@ class Checkpoint:
         self.folder, self.seconds = Path(folder), seconds
         self.purpose = json.loads(json.dumps(purpose or {}))
         self._written = time.monotonic()
-        if self.folder.exists() and read_json(self.folder / _PURPOSE) != self.purpose:
+        if self.folder.exists() and self._kept_purpose() != self.purpose:
             raise Refusal(
                 f"{self.folder} holds another training that was not finished; remove it, or choose"
                 " another place"
             )
 
     def remove(self) -> None:
-        """Takes the folder away once the training is done."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        """Takes away what was kept, once the training is done; nobody else's files."""
+        for own in [*self.folder.glob("*.safetensors"), self.folder / _PURPOSE]:
+            own.unlink(missing_ok=True)
+        if self.folder.exists() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def load(self, stage: str) -> dict[str, torch.Tensor]:
         """What was kept of a training, or nothing."""
@@ -99,6 +100,10 @@ class Checkpoint:
         with written_file(self._place(stage)) as place:
             save_file({name: one.detach().cpu().contiguous() for name, one in kept.items()}, place)
         self._written = time.monotonic()
+
+    def _kept_purpose(self) -> Any:
+        place = self.folder / _PURPOSE
+        return read_json(place) if place.is_file() else None
 
     def _place(self, stage: str) -> Path:
         return self.folder / f"{stage}.safetensors"

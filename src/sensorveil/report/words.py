@@ -23,7 +23,6 @@ from sensorveil.audit.results import (
     Linkage,
     SessionPoint,
 )
-from sensorveil.measures.estimate import Estimate
 from sensorveil.report.findings import WORST_FIRST, Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
@@ -279,17 +278,15 @@ def worst_note(found: AttributeAudit) -> str:
 def _overall_auc(found: AttributeAudit) -> str:
     """The highest AUC over all kept classes together, which does not decide."""
     known = [a.overall_auc for a in real_attacks(found) if a.overall_auc is not None]
-    highest = max((one for one in known if one.value == one.value), key=_value, default=None)
+    highest = max(
+        (one for one in known if one.value == one.value), key=lambda one: one.value, default=None
+    )
     if highest is None:
         return ""
     return (
         f" The highest AUC among windows of one kept class is {auc(sharpest(found).auc)}, which"
         f" decides; over all windows, with what the kept class itself tells, it is {auc(highest)}."
     )
-
-
-def _value(estimate: Estimate) -> float:
-    return estimate.value
 
 
 def people_of(unseen: bool) -> str:

@@ -1,0 +1,107 @@
+"""What attackers are given: an obfuscator, its split, its output, and a second one like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensorveil.audit.attackers import Budget
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.methods.base import Obfuscator, Strength
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One obfuscator and its split, with a second obfuscator of another seed for the lazy."""
+
+    veil: Obfuscator
+    split: Split
+    other: Obfuscator
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """What an obfuscator made of a fold with one seed."""
+
+    train: Windows
+    test: Windows
+    lazy: Windows
+
+
+def second(veil: Obfuscator, split: Split, others: Sequence[Obfuscator] = ()) -> Obfuscator:
+    """The same method and settings with another seed: one of `others`, or else trained for it."""
+    for other in others:
+        if _is_second(other, veil):
+            return other
+    again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
+    return again.fit(split.learnt(veil.origin_), veil.policy_.keep, veil.policy_.hide)
+
+
+def check_others(veils: Sequence[Obfuscator], others: Sequence[Obfuscator]) -> None:
+    """Refuses a second obfuscator that is none for any of those to be audited."""
+    for other in others:
+        if not any(_is_second(other, veil) for veil in veils):
+            raise Refusal(
+                f"the other run, {other.name} with seed {other.seed}, must have the method,"
+                " settings, policy and training windows of a run to be audited, and another seed"
+            )
+
+
+def _is_second(other: Obfuscator, veil: Obfuscator) -> bool:
+    alike = all(
+        getattr(other, name) == getattr(veil, name)
+        for name in ("name", "settings", "policy_", "origin_")
+    )
+    return alike and other.seed != veil.seed
+
+
+def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
+    """The fold's output: of the test windows, and of as many training windows as are needed."""
+    train = thinned(fold.split.train, budget.windows, seed)
+    return Output(
+        train=fold.veil.obfuscate(train, strength, seed=2 * seed),
+        test=fold.veil.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
+        lazy=fold.other.obfuscate(train, strength, seed=2 * seed + 10_000),
+    )
+
+
+def thinned(windows: Windows, count: int, seed: int) -> Windows:
+    """A random part of the windows, in their order."""
+    chosen = np.random.default_rng(seed).permutation(len(windows))[:count]
+    return windows.select(np.sort(chosen))
+
+
+_FEWEST = 300  # windows below which half of the test teaches nobody anything
+
+
+def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which test windows leak with labels, and which are then attacked: (positions, positions).
+
+    Where people are new to the obfuscator, half of them leak; where they are not, one half of each
+    recording, less what overlaps with the other half. There is none if the test is too small.
+    """
+    test = split.test
+    if not set(test.subject) & set(split.train.subject):
+        people = np.random.default_rng(0).permutation(np.unique(test.subject))
+        first = np.isin(test.subject, people[: len(people) // 2])
+        halves = [(first, ~first), (~first, first)]
+    else:
+        begin = np.full(len(test.recordings), np.iinfo(np.int64).max)
+        end = np.zeros(len(test.recordings), np.int64)
+        np.minimum.at(begin, test.recording, test.start)
+        np.maximum.at(end, test.recording, test.start + test.length)
+        middle = ((begin + end) // 2)[test.recording]
+        if (end - begin <= test.length).all():  # a recording is one window: deal them at random
+            dealt = np.random.default_rng(0).random(len(begin)) < 0.5
+            middle = np.where(dealt[test.recording], end.max(), 0)
+        late = test.start >= middle
+        halves = [
+            (test.start + test.length <= middle, late),
+            (test.start >= middle + test.length, ~late),
+        ]
+    found = [(np.flatnonzero(known), np.flatnonzero(attacked)) for known, attacked in halves]
+    return found if min(len(known) for known, _ in found) >= _FEWEST else []
