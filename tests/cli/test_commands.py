@@ -619,7 +619,8 @@ def test_extend_hides_one_more(done, refused, simulated, tmp_path):
     assert "twice" in refused(*again, "gender")
     assert "unknown" in refused(*again, "height")
     done("fit", "none", *simulated, *POLICY, "--out", "plain")
-    assert "anew" in refused("extend", "plain", "--hide", "weight", "--out", "no")
+    asked = ("extend", "plain", *simulated[2:], "--hide", "weight", "--out", "no")
+    assert "anew" in refused(*asked)
     assert not (tmp_path / "no").exists()
 
 
