@@ -57,7 +57,7 @@ def test_the_kept_class_is_what_comes_out(trained: PrivDiffuser) -> None:
     windows = example_windows(seed=5)
     hidden = trained.obfuscate(windows, {"keep": 3.0, "gender": 0.0}, seed=1)
     features_of = trained._features(hidden.scaled(trained.scaling_))
-    read = trained.surrogate_.heads[0](features_of).argmax(1).numpy()
+    read = trained.nets_["surrogate"].heads[0](features_of).argmax(1).numpy()
     assert (read == windows.labels["activity"]).mean() > 0.85
 
 
@@ -125,8 +125,8 @@ def test_random_classes_are_drawn_anew(tiny: PrivDiffuser) -> None:
 def test_one_more_attribute_leaves_the_generator_alone(tiny: PrivDiffuser, tmp_path: Path) -> None:
     windows = example_windows()
     more = tiny.add_hidden(windows, "weight")
-    assert more.generator_ is tiny.generator_
-    assert more.auxiliaries_["gender"] is tiny.auxiliaries_["gender"]
+    assert more.nets_["generator"] is tiny.nets_["generator"]
+    assert more.nets_["auxiliary.gender"] is tiny.nets_["auxiliary.gender"]
     assert more.strength_names() == ("keep", "gender", "weight")
     assert tiny.policy_.hide == ("gender",), "the old one must stay as it was"
     both = PrivDiffuser(**TINY).fit(windows, "activity", ["gender", "weight"])

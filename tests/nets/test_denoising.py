@@ -8,8 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from sensorveil.nets.denoising import Draws, denoising_loss, denoising_losses, drawn
+from sensorveil.nets.courses import Course
+from sensorveil.nets.denoising import (
+    Draws,
+    denoising_loss,
+    denoising_losses,
+    drawn,
+    train_denoiser,
+)
 from sensorveil.nets.levels import Levels
+from sensorveil.nets.unet import UNet, UNetSettings
 
 LEVELS = Levels.linear(100)
 
@@ -113,3 +121,24 @@ def test_computing_never_asks_for_a_value() -> None:
         assert gradient.shape == (6, 6)
         with pytest.raises(DataDependentOutputException):  # so it would be seen
             bool(loss > 0)
+
+
+def test_the_denoiser_learns_and_is_averaged() -> None:
+    wave = torch.sin(torch.arange(32) * 0.3) * (1 + torch.arange(128)[:, None] % 3)
+    x = (wave + 0.2 * torch.randn(128, 32, generator=chance()))[:, None]
+    torch.manual_seed(0)
+    net = UNet((1, 32), UNetSettings(width=8, blocks=1, kernels=1, condition=4))
+    conditions = torch.zeros(len(x), 4)
+    averaged, losses = train_denoiser(
+        net,
+        lambda index: x[index],
+        conditions,
+        Levels.linear(100),
+        Course(epochs=12, batch=32, rate=5e-3),
+        seed=0,
+        dropped=0.3,
+        decay=0.9,
+    )
+    assert losses[-1] < 0.8 * losses[0]
+    pairs = zip(net.parameters(), averaged.parameters(), strict=True)
+    assert any(not torch.equal(one, other) for one, other in pairs)

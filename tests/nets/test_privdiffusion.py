@@ -9,15 +9,12 @@ import torch
 
 from sensorveil.nets.courses import Course
 from sensorveil.nets.features import FeatureNet, FeatureSettings
-from sensorveil.nets.levels import Levels
 from sensorveil.nets.privdiffusion import (
     Mines,
     regularised_loss,
     train_auxiliary,
-    train_denoiser,
     train_surrogate,
 )
-from sensorveil.nets.unet import UNet, UNetSettings
 
 SMALL = FeatureSettings(channels=(4, 8), dense=(16,), kernels=1)
 COURSE = Course(epochs=15, batch=32, rate=5e-3)
@@ -140,23 +137,3 @@ def test_mines_find_what_is_there_and_nothing_where_nothing_is() -> None:
         first, second = mines.information(codes, labels).tolist()
     assert abs(first - math.log(2)) < 0.1
     assert abs(second) < 0.1
-
-
-def test_the_denoiser_learns_and_is_averaged() -> None:
-    x, _, _ = windows(128)
-    torch.manual_seed(0)
-    net = UNet((1, 32), UNetSettings(width=8, blocks=1, kernels=1, condition=4))
-    conditions = torch.zeros(len(x), 4)
-    averaged, losses = train_denoiser(
-        net,
-        lambda index: x[index],
-        conditions,
-        Levels.linear(100),
-        Course(epochs=12, batch=32, rate=5e-3),
-        seed=0,
-        dropped=0.3,
-        decay=0.9,
-    )
-    assert losses[-1] < 0.8 * losses[0]
-    pairs = zip(net.parameters(), averaged.parameters(), strict=True)
-    assert any(not torch.equal(one, other) for one, other in pairs)

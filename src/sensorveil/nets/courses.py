@@ -25,6 +25,9 @@ from sensorveil.progress import track
 
 _PURPOSE = "purpose.json"
 
+Gather = Callable[[torch.Tensor], torch.Tensor]
+"""Gives the windows at some positions, (n, *shape) and real, on the device."""
+
 Loss = Callable[[torch.Tensor], torch.Tensor]
 """The loss of the windows at some positions: one number."""
 

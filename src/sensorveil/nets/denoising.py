@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
+from sensorveil.nets.averaging import Averaged
+from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
 from sensorveil.nets.levels import Denoiser, Levels, drawn_noise
 
 
@@ -86,3 +89,42 @@ def denoising_loss(
     """
     draws = drawn(x, levels, generator, dropped)
     return denoising_losses(denoiser, x, condition, levels, draws).mean()
+
+
+def train_denoiser(
+    net: nn.Module,
+    gather: Gather,
+    conditions: torch.Tensor,
+    levels: Levels,
+    course: Course,
+    seed: int,
+    *,
+    dropped: float,
+    decay: float,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[nn.Module, list[float]]:
+    """Equation (6) with conditions (n, size) of which some are dropped; the averaged network."""
+    averaged = Averaged(net, decay)
+
+    def loss(index: torch.Tensor) -> torch.Tensor:
+        x = gather(index)
+        # Drawn on the device by the seed of the epoch, as dropout is: a recorded step can do that.
+        draws = Draws(
+            torch.randint(len(levels), (len(x),), device=x.device),
+            torch.randn_like(x),
+            torch.rand(len(x), device=x.device) >= dropped,
+        )
+        return denoising_losses(net, x, conditions[index], levels, draws).mean()
+
+    player = Player(net, loss, after=lambda: averaged.update(net))
+    (losses,) = train_players(
+        "generator",
+        [player],
+        len(conditions),
+        course,
+        seed,
+        conditions.device,
+        checkpoint,
+        averaged,
+    )
+    return averaged.net, losses

@@ -6,8 +6,8 @@ put around the other as in equation (20) of PrivDiffuser and equation (12) of CL
     towards = classifier_free(denoiser, condition, weight=4.0)
     guided = avoiding(towards, [(log_likelihood, 0.3)], levels)
 
-Weights are looked at once, when a predictor is built, to leave out what they switch off; so build
-it outside of a pass that is recorded. The tensors themselves are read anew in every call.
+A weight that is the number 0 switches its part off, and nothing is computed for it. Tensors of
+weights are not looked at for that: this would wait for a GPU, and could not be recorded.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def conditioned(denoiser: Denoiser, condition: torch.Tensor) -> Predictor:
 def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight) -> Predictor:
     """Equation (12): (1 + w) epsilon(x_t, t, c) - w epsilon(x_t, t); CLOAK's equation (7).
 
-    Both halves go through the network in one batch; where all weights are 0 there is only the
-    first. The authors' code says w for what is 1 + w here.
+    Both halves go through the network in one batch; where the weight is the number 0 there is only
+    the first. The authors' code says w for what is 1 + w here.
 
     >>> shifted = lambda x, t, condition: condition
     >>> predict = classifier_free(shifted, torch.ones(2, 3), weight=torch.tensor([0.0, 4.0]))
@@ -50,7 +50,7 @@ def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight)
     tensor([[1., 1., 1.],
             [5., 5., 5.]])
     """
-    if not _any(weight):
+    if _off(weight):
         return conditioned(denoiser, condition)
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
@@ -82,8 +82,9 @@ def avoiding(
       what the network makes of it.
 
     So one weight does not mean the same to both. For both, the factor before the gradient is
-    w_k sqrt(1 - alpha_bar_t). Readers of weight 0 are not asked. It turns autograd on for itself
-    under `torch.no_grad`, which samplers set; under `torch.inference_mode` that cannot be done.
+    w_k sqrt(1 - alpha_bar_t). Readers whose weight is the number 0 are not asked. It turns autograd
+    on for itself under `torch.no_grad`, which samplers set; under `torch.inference_mode` that
+    cannot be done.
 
     >>> levels = Levels.linear()
     >>> pulled = avoiding(lambda x, t: torch.zeros_like(x), [(lambda x: x.sum(1), 0.5)], levels)
@@ -92,7 +93,7 @@ def avoiding(
     """
     if gradient not in ("clean", "full"):
         raise refuse_unknown("gradient", gradient, ["clean", "full"])
-    asked = [(reader, weight) for reader, weight in readers if _any(weight)]
+    asked = [(reader, weight) for reader, weight in readers if not _off(weight)]
     if not asked:
         return predict
 
@@ -118,6 +119,26 @@ def avoiding(
     return predict_clean if gradient == "clean" else predict_full
 
 
+def bounded(predict: Predictor, low: torch.Tensor, high: torch.Tensor, levels: Levels) -> Predictor:
+    """The noise of the clean window that is predicted, once that is cut to a range.
+
+    Strong guidance points to windows that no sensor gives, and every step goes on from there: with
+    w1 = 7.8 samples would have several times the spread of the data. The code of guided-diffusion
+    cuts so too; the papers do not speak of it. `low` and `high` multiply as x does.
+
+    >>> levels, x = Levels.linear(), torch.zeros(1, 3)
+    >>> far = lambda x, t: levels.epsilon_of(x, torch.tensor([[-9.0, 0.5, 9.0]]), t)
+    >>> levels.clean_of(x, bounded(far, torch.tensor(-1.0), torch.tensor(2.0), levels)(x, 500), 500)
+    tensor([[-1.0000,  0.5000,  2.0000]])
+    """
+
+    def cut(x: torch.Tensor, t: int) -> torch.Tensor:
+        clean = levels.clean_of(x, predict(x, t), t)
+        return levels.epsilon_of(x, clean.clamp(low, high), t)
+
+    return cut
+
+
 def within(guided: Predictor, plain: Predictor, first: int, last: int) -> Predictor:
     """Guided at the levels from `first` to `last`, both included, and plain at all others.
 
@@ -139,8 +160,8 @@ def _everywhere(t: int, x: torch.Tensor) -> torch.Tensor:
     return torch.full((len(x),), t, dtype=torch.long, device=x.device)
 
 
-def _any(weight: Weight) -> bool:
-    return bool((weight != 0).any()) if isinstance(weight, torch.Tensor) else weight != 0
+def _off(weight: Weight) -> bool:
+    return not isinstance(weight, torch.Tensor) and weight == 0
 
 
 def _beside(weight: Weight, x: torch.Tensor) -> Weight:

@@ -1,32 +1,25 @@
-"""How PrivDiffuser's three kinds of networks are trained (Yang and Ardakanian 2025).
+"""How PrivDiffuser's two kinds of classifiers are trained (Yang and Ardakanian 2025).
 
-First the surrogate utility model, then the denoiser, told the surrogate's features, then for each
+The surrogate utility model, whose features the denoiser is told (`nets/denoising.py`), and for each
 hidden attribute an auxiliary privacy model, held back by estimates of mutual information.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Checkpoint, Course, Player, train_players
-from sensorveil.nets.denoising import Draws, denoising_losses
+from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
 from sensorveil.nets.features import FeatureNet
-from sensorveil.nets.levels import Levels
 from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.nets.seeding import derived, seeded
-from sensorveil.nets.unet import UNet
 
 _MINES = 2**20
 """What a seed is for, beyond the numbers of all epochs."""
-
-Gather = Callable[[torch.Tensor], torch.Tensor]
-"""Gives the windows at some positions, (n, *shape) and real, on the device."""
 
 
 def train_surrogate(
@@ -48,45 +41,6 @@ def train_surrogate(
         "surrogate", [player], len(labels), course, seed, labels.device, checkpoint
     )
     return losses
-
-
-def train_denoiser(
-    net: UNet,
-    gather: Gather,
-    conditions: torch.Tensor,
-    levels: Levels,
-    course: Course,
-    seed: int,
-    *,
-    dropped: float,
-    decay: float,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[nn.Module, list[float]]:
-    """Equation (6) with conditions (n, size) of which some are dropped; the averaged network."""
-    averaged = Averaged(net, decay)
-
-    def loss(index: torch.Tensor) -> torch.Tensor:
-        x = gather(index)
-        # Drawn on the device by the seed of the epoch, as dropout is: a recorded step can do that.
-        draws = Draws(
-            torch.randint(len(levels), (len(x),), device=x.device),
-            torch.randn_like(x),
-            torch.rand(len(x), device=x.device) >= dropped,
-        )
-        return denoising_losses(net, x, conditions[index], levels, draws).mean()
-
-    player = Player(net, loss, after=lambda: averaged.update(net))
-    (losses,) = train_players(
-        "generator",
-        [player],
-        len(conditions),
-        course,
-        seed,
-        conditions.device,
-        checkpoint,
-        averaged,
-    )
-    return averaged.net, losses
 
 
 class Mines(nn.Module):

@@ -1,0 +1,367 @@
+"""What the diffusion methods share: windows from noise, led towards some classes, away from others.
+
+A method says what is made from noise (windows themselves, or latents), what the generator is told
+of a window, and who reads hidden attributes. How samples are led, with a strength for each window,
+and what is avoided, stands here once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.files import part_of
+from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.classes import joint_classes
+from sensorveil.nets.courses import Course, Gather
+from sensorveil.nets.graphs import Inputs, recorded
+from sensorveil.nets.guidance import (
+    Gradient,
+    Reader,
+    Weight,
+    avoiding,
+    bounded,
+    classifier_free,
+)
+from sensorveil.nets.levels import Levels
+from sensorveil.nets.samplers import SAMPLERS
+from sensorveil.progress import track
+
+AVOIDED = ("wearer", "predicted", "random", "none")
+"""What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
+
+TOLD = ("features", "class")
+"""What the generator is told of a window: its features, or the mean ones of its class as read.
+
+The papers tell the features. They are made to tell the kept class, and tell more than that.
+"""
+
+PIECE = 2048
+"""Windows that go through the networks at once."""
+
+
+@dataclass(frozen=True)
+class GuidedSettings(Settings):
+    """Strengths, guidance, sampling and training of a guided diffusion model.
+
+    `keep` is the weight of the classifier-free guidance (w1 of PrivDiffuser, w_U of CLOAK) and
+    `avoid` that of the negated one for every hidden attribute (w2, w_S); both are strengths, and
+    can be given anew when obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told`
+    what the generator is told (see `TOLD`). `reader_` settings are for all other networks.
+    """
+
+    keep: float = 7.8
+    avoid: float = 0.05
+    avoids: str = "random"
+    told: str = "features"
+    gradient: str = "clean"
+    sampler: str = "ddim"
+    steps: int = 50
+    levels: int = 1000
+    epochs: int = 80
+    batch: int = 512
+    rate: float = 4e-4
+    dropped: float = 0.3
+    average: float = 0.999
+    reader_epochs: int = 80
+    reader_batch: int = 512
+    reader_rate: float = 4e-4
+
+    def check(self) -> None:
+        """Refuses what is unknown or makes no sense."""
+        for name, value, known in (
+            ("avoids", self.avoids, AVOIDED),
+            ("told", self.told, TOLD),
+            ("gradient", self.gradient, ("clean", "full")),
+            ("sampler", self.sampler, tuple(SAMPLERS)),
+        ):
+            if value not in known:
+                raise refuse_unknown(name, value, known)
+        for name, value in vars(self).items():
+            if name in self.may_be_zero():
+                self.require(value >= 0, name, "0 or more")
+            elif isinstance(value, int | float):
+                self.require(value > 0, name, "above 0")
+        self.require(self.dropped < 1, "dropped", "below 1")
+        self.require(self.average < 1, "average", "below 1")
+        self.require(self.steps <= self.levels, "steps", f"at most {self.levels}, the levels")
+
+    def may_be_zero(self) -> tuple[str, ...]:
+        """The numbers that switch something off where they are 0."""
+        return ("keep", "avoid")
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """A setting such as "512-128" as numbers, or its refusal."""
+        parts = getattr(self, name).split("-")
+        numbers = all(part.isdecimal() and int(part) > 0 for part in parts)
+        self.require(numbers, name, "whole numbers with '-' between them")
+        return tuple(int(part) for part in parts)
+
+    def generator_course(self) -> Course:
+        """How the generator is trained."""
+        return Course(self.epochs, self.batch, self.rate)
+
+    def reader_course(self) -> Course:
+        """How all other networks are trained."""
+        return Course(self.reader_epochs, self.reader_batch, self.reader_rate)
+
+
+class GuidedDiffusion(Obfuscator):
+    """A method that makes windows from noise by a guided diffusion model.
+
+    `_fit` fills `nets_`, where "generator" is the denoiser, and calls `_learn_limits` and
+    `_learn_centres`. What is avoided needs a reader for each hidden attribute (`_likely`).
+    """
+
+    capabilities = Capabilities(
+        strengths={"keep": "how strongly samples are led towards the kept attributes"},
+        strength_per_hidden=True,
+        new_hide_without_generator=True,
+    )
+    settings: GuidedSettings
+
+    def needs_wearer(self) -> bool:
+        """Whether the wearer's true class is what is avoided."""
+        return self.settings.avoids == "wearer"
+
+    # What a method says.
+
+    @abstractmethod
+    def _space(self) -> tuple[int, ...]:
+        """The shape of what is made from noise."""
+
+    @abstractmethod
+    def _features(self, windows: Windows) -> torch.Tensor:
+        """What the kept attributes' networks make of all windows, of length 1: (n, features)."""
+
+    @abstractmethod
+    def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities of a hidden attribute in what is made: (n, classes)."""
+
+    @abstractmethod
+    def _read(self, windows: Windows, name: str) -> torch.Tensor:
+        """Log-probabilities of a hidden attribute in the wearer's own windows: (n, classes)."""
+
+    @abstractmethod
+    def _blank_net(self, which: str) -> nn.Module:
+        """A network of `nets_` before it has learnt anything."""
+
+    def _finished(self, made: torch.Tensor) -> torch.Tensor:
+        """Signals (real) out of what was made from noise."""
+        return made
+
+    # Learning what all of them need.
+
+    def _learn_limits(self, gather: Gather, count: int) -> None:
+        """The range of what is made, for each of its channels: samples are held within it."""
+        lows, highs = [], []
+        for rows in pieces(count):
+            seen = gather(self._places(rows)).transpose(0, 1).flatten(1)
+            lows.append(seen.amin(1))
+            highs.append(seen.amax(1))
+        low, high = torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+        self.limits_ = torch.stack([low, high]).cpu().numpy()
+
+    def _learn_centres(self, windows: Windows) -> None:
+        """The mean features of each class that occurs, of length 1 like all features."""
+        codes, self.cells_ = joint_classes(windows, self.policy_.keep)
+        features = self._features(windows).cpu().numpy()
+        means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
+        self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+
+    def _kept(self, windows: Windows) -> np.ndarray:
+        """Codes of all kept attributes: (n, attributes)."""
+        return np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
+
+    def _gather(self, windows: Windows) -> Gather:
+        """Gives the windows at some places, real and on the device."""
+        gather = windows.on(self.device)
+        return lambda index: as_real(gather[index])
+
+    # Obfuscating.
+
+    @torch.no_grad()
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        chosen, count = self.settings, len(windows)
+        noise = generator.standard_normal((count, *self._space()), dtype=np.float32)
+        avoided = self._avoided(windows, generator)
+        chance = torch.Generator().manual_seed(int(generator.integers(2**63)))
+        weights = {"keep": _numbers(strength.get("keep", np.full(count, chosen.keep)))}
+        for name, codes in avoided.items():
+            given = _numbers(strength.get(name, np.full(count, chosen.avoid)))
+            weights[name] = given * (codes != UNKNOWN).cpu()
+        inputs = {"noise": torch.from_numpy(noise), "told": self._told(windows)}
+        inputs |= {_code(name): codes for name, codes in avoided.items()}
+        # What is switched off for all windows is not computed at all.
+        inputs |= {_weight(name): one for name, one in weights.items() if one.any()}
+        signal = self._made(inputs, count, chance)
+        return signal[:, ::2] + 1j * signal[:, 1::2] if self.complex_ else signal
+
+    def _made(self, inputs: Inputs, count: int, chance: torch.Generator) -> np.ndarray:
+        """Signals, piece by piece; on a GPU the sampling is recorded once and replayed."""
+        work, made = self._sampling(chance), []
+        for rows in track([*pieces(count)], "windows"):
+            piece = {name: one[rows].to(self.device) for name, one in inputs.items()}
+            if rows.start == 0 and count > PIECE and self.settings.sampler != "ddpm":
+                work = recorded(work, piece)
+            made.append(work(piece).cpu().numpy())
+        return np.concatenate(made)
+
+    def _sampling(self, chance: torch.Generator) -> Callable[[Inputs], torch.Tensor]:
+        """From a piece's noise to its signals."""
+        chosen, levels = self.settings, self._levels()
+        each = (2, -1) + (1,) * (len(self._space()) - 1)
+        low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
+
+        def work(piece: Inputs) -> torch.Tensor:
+            keep = piece.get(_weight("keep"), 0.0)
+            led = classifier_free(self._denoiser, piece["told"], keep)
+            led = bounded(led, low, high, levels)
+            if readers := self._readers(piece):
+                led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))
+                led = bounded(led, low, high, levels)
+            sample = SAMPLERS[chosen.sampler]
+            return self._finished(sample(led, piece["noise"], levels, chosen.steps, chance))
+
+        return work
+
+    def _readers(self, piece: Inputs) -> list[tuple[Reader, Weight]]:
+        """For each attribute that is avoided: log p of the class to avoid, and its weight."""
+
+        def reader(name: str) -> Reader:
+            codes = piece[_code(name)].clamp(min=0).unsqueeze(1)  # unknown ones have no weight
+            return lambda clean: (
+                self._likely(name, clean, piece["told"]).gather(1, codes).squeeze(1)
+            )
+
+        weighty = [name for name in self.policy_.hide if _weight(name) in piece]
+        return [(reader(name), piece[_weight(name)]) for name in weighty]
+
+    def _denoiser(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
+            predicted: torch.Tensor = self.nets_["generator"](x, t, condition)
+        return predicted.float()
+
+    def _avoided(self, windows: Windows, generator: np.random.Generator) -> dict[str, torch.Tensor]:
+        """The class of each hidden attribute that each window is to be led away from."""
+        way = self.settings.avoids
+        if way == "none":
+            return {}
+        found: dict[str, torch.Tensor] = {}
+        for name in self.policy_.hide:
+            if way == "predicted":
+                found[name] = self._read(windows, name).argmax(1)
+            elif way == "random":
+                classes = len(self.classes_[name])
+                found[name] = self._tensor(generator.integers(classes, size=len(windows)))
+            elif name not in windows.attributes:
+                raise Refusal(f"avoids=wearer needs the true '{name}' of every window")
+            else:
+                found[name] = self._tensor(windows.codes(name))
+        return found
+
+    @torch.no_grad()
+    def _told(self, windows: Windows) -> torch.Tensor:
+        """What the generator is told of each window: (n, features)."""
+        features = self._features(windows)
+        if self.settings.told == "features":
+            return features
+        centres = torch.from_numpy(self.centres_).to(self.device)
+        return centres[(features @ centres.T).argmax(1)]
+
+    def _condition(self, windows: Windows) -> np.ndarray:
+        """What the generator is told, and the hidden classes where they are read.
+
+        With `avoids=wearer` the true classes have their part in the output too; they are not here.
+        """
+        parts = [self._told(windows)]
+        if self.settings.avoids == "predicted":
+            for name, codes in self._avoided(windows, np.random.default_rng(0)).items():
+                parts.append(nn.functional.one_hot(codes, len(self.classes_[name])).float())
+        return torch.cat(parts, dim=1).cpu().numpy()
+
+    def _places(self, rows: slice) -> torch.Tensor:
+        return torch.arange(rows.start, rows.stop, device=self.device)
+
+    def _levels(self) -> Levels:
+        return Levels.linear(self.settings.levels).to(self.device)
+
+    def _tensor(self, codes: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(codes.astype(np.int64)).to(self.device)
+
+    def _real_shape(self) -> tuple[int, ...]:
+        """The shape of a window, a complex channel as two."""
+        return (self.shape_[0] * (2 if self.complex_ else 1), *self.shape_[1:])
+
+    # Keeping.
+
+    def _state(self) -> dict[str, np.ndarray]:
+        weights = {
+            f"nets.{which}.{name}": value.cpu().numpy()
+            for which, net in self.nets_.items()
+            for name, value in net.state_dict().items()
+        }
+        return {
+            "cells": self.cells_,
+            "centres": self.centres_,
+            "limits": self.limits_,
+            **weights,
+        }
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.cells_, self.centres_ = state["cells"], state["centres"]
+        self.limits_ = state["limits"]
+        self.nets_: dict[str, nn.Module] = {}
+        for which in self._net_names():
+            net = self._blank_net(which)
+            own = part_of(state, f"nets.{which}.")
+            net.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
+            self.nets_[which] = net.eval().to(self.device)
+
+    @abstractmethod
+    def _net_names(self) -> tuple[str, ...]:
+        """All networks of `nets_`."""
+
+
+def as_real(signal: torch.Tensor) -> torch.Tensor:
+    """A complex channel as two real ones, one after the other.
+
+    >>> as_real(torch.tensor([[[1 + 2j], [3 + 4j]]])).flatten().tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    if not signal.is_complex():
+        return signal
+    parts = torch.view_as_real(signal).movedim(-1, 2)
+    return parts.flatten(1, 2)
+
+
+def pieces(count: int) -> Iterator[slice]:
+    """Rows that go through a network at once.
+
+    >>> [(rows.start, rows.stop) for rows in pieces(5000)]
+    [(0, 2048), (2048, 4096), (4096, 5000)]
+    """
+    for first in range(0, count, PIECE):
+        yield slice(first, min(first + PIECE, count))
+
+
+def _numbers(weights: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.array(weights, np.float32))
+
+
+def _weight(name: str) -> str:
+    return f"weight of {name}"
+
+
+def _code(name: str) -> str:
+    return f"avoided class of {name}"
