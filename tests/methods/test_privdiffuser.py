@@ -85,22 +85,16 @@ def test_a_strength_for_each_window(tiny: PrivDiffuser) -> None:
         np.testing.assert_allclose(mixed[own], alone[own], rtol=1e-4, atol=1e-5)
 
 
-def with_way(veil: PrivDiffuser, avoids: str) -> PrivDiffuser:
-    other = PrivDiffuser(**{**TINY, "avoids": avoids})
-    other.__dict__ |= {name: value for name, value in vars(veil).items() if name.endswith("_")}
-    return other
-
-
 def test_avoiding_none_is_avoiding_with_no_weight(tiny: PrivDiffuser) -> None:
     windows = example_windows()
-    none = with_way(tiny, "none").obfuscate(windows, seed=1).signal
+    none = tiny.altered(avoids="none").obfuscate(windows, seed=1).signal
     weightless = tiny.obfuscate(windows, {"gender": 0.0}, seed=1).signal
     np.testing.assert_array_equal(none, weightless)
 
 
 def test_the_wearers_own_class_is_avoided(tiny: PrivDiffuser) -> None:
     windows, strong = example_windows(), {"gender": 3.0}
-    veil = with_way(tiny, "wearer")
+    veil = tiny.altered(avoids="wearer")
     gender = windows.labels["gender"]
     flipped = replace(windows, labels={**windows.labels, "gender": 1 - gender})
     own = veil.obfuscate(windows, strong, seed=1).signal
@@ -116,7 +110,7 @@ def test_the_wearers_own_class_is_avoided(tiny: PrivDiffuser) -> None:
 
 
 def test_random_classes_are_drawn_anew(tiny: PrivDiffuser) -> None:
-    veil, windows = with_way(tiny, "random"), example_windows()
+    veil, windows = tiny.altered(avoids="random"), example_windows()
     drawn = [veil._avoided(windows, np.random.default_rng(seed))["gender"] for seed in (1, 2)]
     assert not torch.equal(*drawn)
     assert {*torch.cat(drawn).tolist()} == {0, 1}
@@ -156,18 +150,46 @@ def test_one_more_attribute_must_be_the_one_of_training(tiny: PrivDiffuser) -> N
         tiny.add_hidden(unknown, "age")
 
 
+def test_readers_can_be_trained_anew_for_the_same_generator(tiny: PrivDiffuser) -> None:
+    windows = example_windows()
+    plain = tiny.altered(windows, regularise=0.0)
+    assert plain.nets_["generator"] is tiny.nets_["generator"]
+    alone = PrivDiffuser(**{**TINY, "regularise": 0.0}).fit(windows, "activity", "gender")
+    np.testing.assert_array_equal(
+        plain.obfuscate(windows, seed=1).signal, alone.obfuscate(windows, seed=1).signal
+    )
+    assert tiny.settings.regularise > 0, "the old one must stay as it was"
+    with pytest.raises(Refusal, match="training windows"):
+        tiny.altered(regularise=0.0)
+    for bad in ({"width": 16}, {"levels": 20}, {"nonsense": 1}):
+        with pytest.raises(Refusal, match="anew"):
+            tiny.altered(windows, **bad)
+
+
+def test_samples_are_held_within_the_range_of_training(tiny: PrivDiffuser) -> None:
+    """However strong the guidance."""
+    windows = example_windows()
+    hidden = tiny.obfuscate(windows, {"keep": 50.0, "gender": 20.0}, seed=1).signal
+    rest = (0, 2)
+    room = 1e-3 * windows.signal.std(rest)
+    assert (hidden.min(rest) >= windows.signal.min(rest) - room).all()
+    assert (hidden.max(rest) <= windows.signal.max(rest) + room).all()
+
+
+def test_sampling_can_be_timed(tiny: PrivDiffuser) -> None:
+    assert tiny.sampling_seconds(example_windows(), repeats=1) > 0
+
+
 def test_the_card_says_whose_labels_are_needed(tiny: PrivDiffuser) -> None:
     needed = "needs the wearer's true hidden labels"
-    assert needed in run_card(with_way(tiny, "wearer"))
+    assert needed in run_card(tiny.altered(avoids="wearer"))
     assert needed not in run_card(tiny)
     assert PrivDiffuser("paper").needs_wearer()
 
 
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm-solver++", "unipc"])
 def test_every_sampler_serves(tiny: PrivDiffuser, sampler: str) -> None:
-    other = PrivDiffuser(**{**TINY, "sampler": sampler})
-    other.__dict__ |= {name: value for name, value in vars(tiny).items() if name.endswith("_")}
-    windows = example_windows()
+    other, windows = tiny.altered(sampler=sampler), example_windows()
     first, second = (other.obfuscate(windows, seed=1).signal for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -176,13 +198,12 @@ def test_the_condition_is_all_it_is_told(tiny: PrivDiffuser) -> None:
     """60 features and the read hidden class; two windows that agree in them come out alike."""
     windows = example_windows()
     assert tiny.condition(windows).shape == (len(windows), 62)
-    assert with_way(tiny, "random").condition(windows).shape == (len(windows), 60)
+    assert tiny.altered(avoids="random").condition(windows).shape == (len(windows), 60)
 
 
 def test_told_the_class_alone_the_output_depends_on_nothing_else(tiny: PrivDiffuser) -> None:
     """Windows of other people with the same kept class give the same output from the same noise."""
-    other = PrivDiffuser(**{**TINY, "told": "class", "avoids": "none"})
-    other.__dict__ |= {name: value for name, value in vars(tiny).items() if name.endswith("_")}
+    other = tiny.altered(told="class", avoids="none")
     windows, others = example_windows(), example_windows(seed=9)
     codes = other.condition(windows)
     assert len(np.unique(codes.round(5), axis=0)) == 2

@@ -7,21 +7,24 @@ and what is avoided, stands here once.
 
 from __future__ import annotations
 
+import copy
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
-from sensorveil.nets.courses import Course, Gather
+from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
+from sensorveil.nets.courses import Gather
 from sensorveil.nets.graphs import Inputs, recorded
 from sensorveil.nets.guidance import (
     Gradient,
@@ -35,83 +38,8 @@ from sensorveil.nets.levels import Levels
 from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.progress import track
 
-AVOIDED = ("wearer", "predicted", "random", "none")
-"""What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
-
-TOLD = ("features", "class")
-"""What the generator is told of a window: its features, or the mean ones of its class as read.
-
-The papers tell the features. They are made to tell the kept class, and tell more than that.
-"""
-
 PIECE = 2048
 """Windows that go through the networks at once."""
-
-
-@dataclass(frozen=True)
-class GuidedSettings(Settings):
-    """Strengths, guidance, sampling and training of a guided diffusion model.
-
-    `keep` is the weight of the classifier-free guidance (w1 of PrivDiffuser, w_U of CLOAK) and
-    `avoid` that of the negated one for every hidden attribute (w2, w_S); both are strengths, and
-    can be given anew when obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told`
-    what the generator is told (see `TOLD`). `reader_` settings are for all other networks.
-    """
-
-    keep: float = 7.8
-    avoid: float = 0.05
-    avoids: str = "random"
-    told: str = "features"
-    gradient: str = "clean"
-    sampler: str = "ddim"
-    steps: int = 50
-    levels: int = 1000
-    epochs: int = 80
-    batch: int = 512
-    rate: float = 4e-4
-    dropped: float = 0.3
-    average: float = 0.999
-    reader_epochs: int = 80
-    reader_batch: int = 512
-    reader_rate: float = 4e-4
-
-    def check(self) -> None:
-        """Refuses what is unknown or makes no sense."""
-        for name, value, known in (
-            ("avoids", self.avoids, AVOIDED),
-            ("told", self.told, TOLD),
-            ("gradient", self.gradient, ("clean", "full")),
-            ("sampler", self.sampler, tuple(SAMPLERS)),
-        ):
-            if value not in known:
-                raise refuse_unknown(name, value, known)
-        for name, value in vars(self).items():
-            if name in self.may_be_zero():
-                self.require(value >= 0, name, "0 or more")
-            elif isinstance(value, int | float):
-                self.require(value > 0, name, "above 0")
-        self.require(self.dropped < 1, "dropped", "below 1")
-        self.require(self.average < 1, "average", "below 1")
-        self.require(self.steps <= self.levels, "steps", f"at most {self.levels}, the levels")
-
-    def may_be_zero(self) -> tuple[str, ...]:
-        """The numbers that switch something off where they are 0."""
-        return ("keep", "avoid")
-
-    def sizes(self, name: str) -> tuple[int, ...]:
-        """A setting such as "512-128" as numbers, or its refusal."""
-        parts = getattr(self, name).split("-")
-        numbers = all(part.isdecimal() and int(part) > 0 for part in parts)
-        self.require(numbers, name, "whole numbers with '-' between them")
-        return tuple(int(part) for part in parts)
-
-    def generator_course(self) -> Course:
-        """How the generator is trained."""
-        return Course(self.epochs, self.batch, self.rate)
-
-    def reader_course(self) -> Course:
-        """How all other networks are trained."""
-        return Course(self.reader_epochs, self.reader_batch, self.reader_rate)
 
 
 class GuidedDiffusion(Obfuscator):
@@ -127,10 +55,33 @@ class GuidedDiffusion(Obfuscator):
         new_hide_without_generator=True,
     )
     settings: GuidedSettings
+    of_readers: ClassVar[tuple[str, ...]] = ()
+    """Settings that only the readers of hidden attributes are trained by."""
 
     def needs_wearer(self) -> bool:
         """Whether the wearer's true class is what is avoided."""
         return self.settings.avoids == "wearer"
+
+    def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
+        """Another one with other settings and the same generator.
+
+        All settings of guidance and sampling can be other ones. Those of hidden attributes' readers
+        can too, where `windows` are those it was trained on: the readers are trained anew.
+        """
+        self._check_fitted()
+        unknown = set(settings) - {*GUIDING, *self.of_readers}
+        if unknown:
+            raise Refusal(f"setting '{min(unknown)}' cannot be another one without training anew")
+        other = copy.copy(self)
+        other.settings = replace(self.settings, **settings)
+        if set(settings) & set(self.of_readers):
+            if windows is None:
+                raise Refusal(f"{self.name} needs its training windows to train readers anew")
+            self._check_alike(windows)
+            other.metrics_ = dict(self.metrics_)
+            for name in self.policy_.hide:
+                other._add_hidden(windows.scaled(self.scaling_), name)
+        return other
 
     # What a method says.
 
@@ -184,7 +135,7 @@ class GuidedDiffusion(Obfuscator):
     def _gather(self, windows: Windows) -> Gather:
         """Gives the windows at some places, real and on the device."""
         gather = windows.on(self.device)
-        return lambda index: as_real(gather[index])
+        return lambda index: as_pairs(gather[index])
 
     # Obfuscating.
 
@@ -192,10 +143,18 @@ class GuidedDiffusion(Obfuscator):
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
+        inputs = self._inputs(windows, strength, generator)
+        chance = torch.Generator().manual_seed(int(generator.integers(2**63)))
+        signal = self._made(inputs, len(windows), chance)
+        return signal[:, ::2] + 1j * signal[:, 1::2] if self.complex_ else signal
+
+    def _inputs(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        """All that a window is made from: noise, what is told, what is avoided, how strongly."""
         chosen, count = self.settings, len(windows)
         noise = generator.standard_normal((count, *self._space()), dtype=np.float32)
         avoided = self._avoided(windows, generator)
-        chance = torch.Generator().manual_seed(int(generator.integers(2**63)))
         weights = {"keep": _numbers(strength.get("keep", np.full(count, chosen.keep)))}
         for name, codes in avoided.items():
             given = _numbers(strength.get(name, np.full(count, chosen.avoid)))
@@ -203,9 +162,7 @@ class GuidedDiffusion(Obfuscator):
         inputs = {"noise": torch.from_numpy(noise), "told": self._told(windows)}
         inputs |= {_code(name): codes for name, codes in avoided.items()}
         # What is switched off for all windows is not computed at all.
-        inputs |= {_weight(name): one for name, one in weights.items() if one.any()}
-        signal = self._made(inputs, count, chance)
-        return signal[:, ::2] + 1j * signal[:, 1::2] if self.complex_ else signal
+        return inputs | {_weight(name): one for name, one in weights.items() if one.any()}
 
     def _made(self, inputs: Inputs, count: int, chance: torch.Generator) -> np.ndarray:
         """Signals, piece by piece; on a GPU the sampling is recorded once and replayed."""
@@ -216,6 +173,23 @@ class GuidedDiffusion(Obfuscator):
                 work = recorded(work, piece)
             made.append(work(piece).cpu().numpy())
         return np.concatenate(made)
+
+    @torch.no_grad()
+    def sampling_seconds(self, windows: Windows, repeats: int = 3) -> float:
+        """Seconds a window that sampling takes, once all is warm: the median of whole pieces."""
+        self._check_fitted()
+        some = windows.select(np.arange(PIECE) % len(windows)).scaled(self.scaling_)
+        generator = np.random.default_rng(0)
+        piece = {
+            name: one.to(self.device) for name, one in self._inputs(some, {}, generator).items()
+        }
+        work = recorded(self._sampling(torch.Generator()), piece)
+        times = []
+        for _ in range(repeats + 1):
+            started = time.perf_counter()
+            work(piece).cpu()
+            times.append(time.perf_counter() - started)
+        return float(np.median(times[1:])) / PIECE
 
     def _sampling(self, chance: torch.Generator) -> Callable[[Inputs], torch.Tensor]:
         """From a piece's noise to its signals."""
@@ -333,10 +307,10 @@ class GuidedDiffusion(Obfuscator):
         """All networks of `nets_`."""
 
 
-def as_real(signal: torch.Tensor) -> torch.Tensor:
+def as_pairs(signal: torch.Tensor) -> torch.Tensor:
     """A complex channel as two real ones, one after the other.
 
-    >>> as_real(torch.tensor([[[1 + 2j], [3 + 4j]]])).flatten().tolist()
+    >>> as_pairs(torch.tensor([[[1 + 2j], [3 + 4j]]])).flatten().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
     if not signal.is_complex():

@@ -58,6 +58,7 @@ class PrivDiffuser(GuidedDiffusion):
     Settings = PrivDiffuserSettings
     presets = PRESETS
     settings: PrivDiffuserSettings
+    of_readers = ("regularise",)
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
         known = windows.select(self._kept(windows).min(1) != UNKNOWN)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sensorveil.methods.guided import GuidedSettings
+from sensorveil.methods.guided_settings import GuidedSettings
 from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.unet import UNetSettings
 

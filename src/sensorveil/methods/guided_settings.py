@@ -1,0 +1,88 @@
+"""Settings that all guided diffusion models have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sensorveil.errors import refuse_unknown
+from sensorveil.methods.base import Settings
+from sensorveil.nets.courses import Course
+from sensorveil.nets.samplers import SAMPLERS
+
+AVOIDED = ("wearer", "predicted", "random", "none")
+"""What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
+
+TOLD = ("features", "class")
+"""What the generator is told of a window: its features, or the mean ones of its class as read.
+
+The papers tell the features. They are made to tell the kept class, and tell more than that.
+"""
+
+GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps")
+"""Settings that can be other ones without training anything anew."""
+
+
+@dataclass(frozen=True)
+class GuidedSettings(Settings):
+    """Strengths, guidance, sampling and training of a guided diffusion model.
+
+    `keep` is the weight of the classifier-free guidance (w1 of PrivDiffuser, w_U of CLOAK) and
+    `avoid` that of the negated one for every hidden attribute (w2, w_S); both are strengths, and
+    can be given anew when obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told`
+    what the generator is told (see `TOLD`). `reader_` settings are for all other networks.
+    """
+
+    keep: float = 7.8
+    avoid: float = 0.05
+    avoids: str = "random"
+    told: str = "features"
+    gradient: str = "clean"
+    sampler: str = "ddim"
+    steps: int = 50
+    levels: int = 1000
+    epochs: int = 80
+    batch: int = 512
+    rate: float = 4e-4
+    dropped: float = 0.3
+    average: float = 0.999
+    reader_epochs: int = 80
+    reader_batch: int = 512
+    reader_rate: float = 4e-4
+
+    def check(self) -> None:
+        """Refuses what is unknown or makes no sense."""
+        for name, value, known in (
+            ("avoids", self.avoids, AVOIDED),
+            ("told", self.told, TOLD),
+            ("gradient", self.gradient, ("clean", "full")),
+            ("sampler", self.sampler, tuple(SAMPLERS)),
+        ):
+            if value not in known:
+                raise refuse_unknown(name, value, known)
+        for name, value in vars(self).items():
+            if name in self.may_be_zero():
+                self.require(value >= 0, name, "0 or more")
+            elif isinstance(value, int | float):
+                self.require(value > 0, name, "above 0")
+        self.require(self.dropped < 1, "dropped", "below 1")
+        self.require(self.average < 1, "average", "below 1")
+        self.require(self.steps <= self.levels, "steps", f"at most {self.levels}, the levels")
+
+    def may_be_zero(self) -> tuple[str, ...]:
+        """The numbers that switch something off where they are 0."""
+        return ("keep", "avoid")
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """A setting such as "512-128" as numbers, or its refusal."""
+        parts = getattr(self, name).split("-")
+        numbers = all(part.isdecimal() and int(part) > 0 for part in parts)
+        self.require(numbers, name, "whole numbers with '-' between them")
+        return tuple(int(part) for part in parts)
+
+    def generator_course(self) -> Course:
+        """How the generator is trained."""
+        return Course(self.epochs, self.batch, self.rate)
+
+    def reader_course(self) -> Course:
+        """How all other networks are trained."""
+        return Course(self.reader_epochs, self.reader_batch, self.reader_rate)
