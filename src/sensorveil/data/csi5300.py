@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Card, Dataset, data_home
 from sensorveil.data.intel5300 import CHANNELS, SUBCARRIERS, channels_first, read_log, unit_power
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.data.tables import read_csv
@@ -88,6 +89,22 @@ class Csi5300(Dataset):
             items = [_log(path) for path in sorted(source.rglob("*.dat"))]
         items.sort(key=lambda item: item.name)
         return Recordings(tuple(items), CHANNELS, rate=20.0)
+
+
+class Csi5300Magnitude(Csi5300):
+    """The same logs without phases, as WiFi-HAR is used by PrivDiffuser and CLOAK."""
+
+    name = "csi5300-magnitude"
+    card = replace(
+        Csi5300.card,
+        title="The same CSI as magnitudes",
+        channels="3 receive antennas x 30 subcarriers, magnitudes, each packet of unit mean power",
+    )
+
+    def locate(self, source: Path | None = None) -> Path:
+        """The logs are those of csi5300, unless this dataset has a folder of its own."""
+        own = data_home() / self.name
+        return super().locate(source or (own if own.exists() else data_home() / Csi5300.name))
 
 
 def _log(path: Path) -> Recording:

@@ -159,7 +159,8 @@ class GuidedDiffusion(Obfuscator):
         for name, codes in avoided.items():
             given = _numbers(strength.get(name, np.full(count, chosen.avoid)))
             weights[name] = given * (codes != UNKNOWN).cpu()
-        inputs = {"noise": torch.from_numpy(noise), "told": self._told(windows)}
+        told = self._told(windows, strength, generator)
+        inputs = {"noise": torch.from_numpy(noise), "told": told}
         inputs |= {_code(name): codes for name, codes in avoided.items()}
         # What is switched off for all windows is not computed at all.
         return inputs | {_weight(name): one for name, one in weights.items() if one.any()}
@@ -176,9 +177,9 @@ class GuidedDiffusion(Obfuscator):
 
     @torch.no_grad()
     def sampling_seconds(self, windows: Windows, repeats: int = 3) -> float:
-        """Seconds a window that sampling takes, once all is warm: the median of whole pieces."""
+        """Seconds a window that sampling takes once all is warm, on 2,048 of the windows or less."""
         self._check_fitted()
-        some = windows.select(np.arange(PIECE) % len(windows)).scaled(self.scaling_)
+        some = windows.select(np.arange(min(PIECE, len(windows)))).scaled(self.scaling_)
         generator = np.random.default_rng(0)
         piece = {
             name: one.to(self.device) for name, one in self._inputs(some, {}, generator).items()
@@ -189,7 +190,7 @@ class GuidedDiffusion(Obfuscator):
             started = time.perf_counter()
             work(piece).cpu()
             times.append(time.perf_counter() - started)
-        return float(np.median(times[1:])) / PIECE
+        return float(np.median(times[1:])) / len(some)
 
     def _sampling(self, chance: torch.Generator) -> Callable[[Inputs], torch.Tensor]:
         """From a piece's noise to its signals."""
@@ -245,7 +246,9 @@ class GuidedDiffusion(Obfuscator):
         return found
 
     @torch.no_grad()
-    def _told(self, windows: Windows) -> torch.Tensor:
+    def _told(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> torch.Tensor:
         """What the generator is told of each window: (n, features)."""
         features = self._features(windows)
         if self.settings.told == "features":
@@ -258,7 +261,7 @@ class GuidedDiffusion(Obfuscator):
 
         With `avoids=wearer` the true classes have their part in the output too; they are not here.
         """
-        parts = [self._told(windows)]
+        parts = [self._told(windows, {}, np.random.default_rng(0))]
         if self.settings.avoids == "predicted":
             for name, codes in self._avoided(windows, np.random.default_rng(0)).items():
                 parts.append(nn.functional.one_hot(codes, len(self.classes_[name])).float())

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
 from sensorveil.errors import refuse_unknown
-
-PARTS = ("accuracy", "grid", "timing", "training")
-"""What of a recipe can be measured; each gives one file."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One row of a table: a method with a modifier, and the paper's figures in percent.
 
-    `paper` has the accuracy of each attribute by its name, its F1 by the name with `_f1`, and what
-    re-identification reached by the name with `_reidentified`.
+    `altered` are settings of a diffusion method that leave its generator as it is, so that rows
+    which differ in them share one. `paper` has the accuracy of each attribute by its name, its F1
+    by the name with `_f1`, and what re-identification reached by the name with `_reidentified`.
     """
 
     label: str
@@ -27,30 +25,45 @@ class Row:
     method: str
     modifier: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    altered: Mapping[str, Any] = field(default_factory=dict)
+    strength: Mapping[str, float] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is to be measured, and what the paper found."""
+    """What is to be measured, and what the paper found.
+
+    `parts` are what can be measured, each with what it needs to know; each gives one file.
+    `unlisted` attributes are read as well. `presets` name a method's own preset for these data.
+    """
 
     name: str
     title: str
     data: str
     split: str
-    keep: str
+    keep: tuple[str, ...]
     hide: tuple[str, ...]
     settings: Mapping[str, Any]
     rows: tuple[Row, ...]
     paper: Mapping[str, Any]
     """Figures of the paper that belong to no row: raw data, timings, the grid's best."""
-    alphas: tuple[float, ...] = ()
-    betas: tuple[float, ...] = ()
+    parts: Mapping[str, Any]
+    unlisted: tuple[str, ...] = ()
+    presets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The kept attribute and those to hide."""
-        return (self.keep, *self.hide)
+        """All that are read: the kept ones, those to hide, and some that nobody listed."""
+        return (*self.keep, *self.hide, *self.unlisted)
+
+    def only_last(self) -> Recipe:
+        """The recipe with its last row alone: the method that the paper is about."""
+        return replace(self, rows=self.rows[-1:])
+
+    def preset_of(self, method: str, preset: str) -> str:
+        """The preset that a method has for these data, where the paper's is asked for."""
+        return self.presets.get(method, preset) if preset == "paper" else preset
 
 
 def names() -> list[str]:
@@ -74,12 +87,7 @@ def recipe(name: str) -> Recipe:
     text = (resources.files("sensorveil.recipes") / "files" / f"{name}.toml").read_text("utf-8")
     content = tomllib.loads(text)
     rows = tuple(Row(**row) for row in content.pop("rows"))
-    grid = content.pop("grid", {})
-    return Recipe(
-        name=name,
-        rows=rows,
-        hide=tuple(content.pop("hide")),
-        alphas=tuple(grid.get("alpha", ())),
-        betas=tuple(grid.get("beta", ())),
-        **content,
-    )
+    for several in ("keep", "hide", "unlisted"):
+        content[several] = tuple(content.get(several, ()))
+    content["parts"] = {"accuracy": {}, **content.get("parts", {})}
+    return Recipe(name=name, rows=rows, **content)

@@ -1,0 +1,156 @@
+"""What the papers of guided diffusion measure beside their tables of accuracies.
+
+All of it is measured on trained methods as they are: strengths, samplers and what is avoided can be
+other ones without training anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from sensorveil.audit.folds import thinned
+from sensorveil.data.windows import Windows
+from sensorveil.measures.inference import InferenceModel
+from sensorveil.measures.information import mutual_information_mine, window_features
+from sensorveil.methods.guided import GuidedDiffusion
+from sensorveil.progress import track
+from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by, scores_of
+from sensorveil.recipes.recipe import Recipe
+from sensorveil.recipes.reproduce import trained_rows
+
+
+def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """What fixed models read for every pair of strengths, without training anew."""
+    asked, test = recipe.parts["tradeoff"], plan.test
+    veils, models = _veils(recipe, plan), raw_models(recipe, plan)
+    found: dict[str, Any] = {
+        "windows": len(test),
+        "raw": read_by(recipe, plan, models, [test] * len(veils)),
+        "points": [],
+    }
+    for keep, avoid in track([*product(asked["keep"], asked["avoid"])], "strengths"):
+        strength = {"keep": keep, **dict.fromkeys(recipe.hide, avoid)}
+        hidden = [veil.obfuscate(test, strength, seed=veil.seed) for veil in veils]
+        read = read_by(recipe, plan, models, hidden)
+        found["points"].append({"keep": keep, "avoid": avoid, **read})
+        done(found)
+    return found
+
+
+def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
+    """Other settings on the same weights: what is read of their output, and the time they take.
+
+    Hidden attributes are read by fixed models, and by ones trained on the output of `windows`
+    training windows with true labels (`retrained`).
+    """
+    asked, test = recipe.parts[part], plan.test
+    veils, models = _veils(recipe, plan), raw_models(recipe, plan)
+    train = thinned(plan.split.train, asked["windows"], seed=0)
+    found: dict[str, Any] = {"windows": len(test), "training_windows": len(train), "rows": []}
+    for settings in track(asked["each"], part):
+        others = [veil.altered(plan.split.train, **settings) for veil in veils]
+        hidden = [veil.obfuscate(test, seed=veil.seed) for veil in others]
+        retrained = {
+            name: _retrained(recipe, plan, others, train, hidden, name) for name in recipe.hide
+        }
+        found["rows"].append(
+            {
+                "settings": settings,
+                "seconds_a_window": others[0].sampling_seconds(test),
+                "retrained": retrained,
+                **read_by(recipe, plan, models, hidden),
+            }
+        )
+        done(found)
+    return found
+
+
+def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
+    asked, test = recipe.parts["information"], plan.test
+    veils = _veils(recipe, plan)
+    found: dict[str, Any] = {
+        "windows": len(test),
+        "raw": _told_of(recipe, plan, test),
+        "points": [],
+    }
+    for avoid in track(asked["avoid"], "weights"):
+        strength = {"keep": asked["keep"], **dict.fromkeys(recipe.hide, avoid)}
+        told = [
+            _told_of(recipe, plan, veil.obfuscate(test, strength, seed=veil.seed)) for veil in veils
+        ]
+        bits = {name: [one[name] for one in told] for name in recipe.attributes}
+        found["points"].append({"keep": asked["keep"], "avoid": avoid, "bits": bits})
+        done(found)
+    return found
+
+
+def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Seconds a window of sampling, by how many attributes are kept and hidden."""
+    some = thinned(plan.split.train, recipe.parts["cost"]["windows"], seed=0)
+    method = next(row.method for row in recipe.rows)
+    found: dict[str, Any] = {"paper": dict(recipe.paper), "rows": []}
+    for keep, hide in track(recipe.parts["cost"]["each"], "policies"):
+        # Speed does not depend on the weights, so that little training will do.
+        brief = {"epochs": 1, "reader_epochs": 1, "avoids": "predicted"}
+        veil = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
+        assert isinstance(veil, GuidedDiffusion)
+        seconds = veil.sampling_seconds(some)
+        found["rows"].append({"keep": keep, "hide": hide, "seconds_a_window": seconds})
+        done(found)
+    return found
+
+
+def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Seconds that one more hidden attribute takes, beside those of training all."""
+    method = next(row.method for row in recipe.rows)
+    veil = plan.made(recipe, method, plan.seeds[0], {})
+    train, more = plan.split.train, recipe.parts["growth"]["hide"]
+    whole = median_seconds(lambda: veil.fit(train, recipe.keep, recipe.hide), repeats=1, warm=False)
+    added = median_seconds(lambda: veil.add_hidden(train, more), repeats=1, warm=False)
+    found = {"hide": more, "training": whole, "one more": added, "ratio": added / whole}
+    done(found)
+    return found
+
+
+def _veils(recipe: Recipe, plan: Plan) -> list[GuidedDiffusion]:
+    """The trained methods of the recipe's last row, whose settings are the method's own."""
+    *_, (_, veils) = trained_rows(recipe.only_last(), plan)
+    guided = [veil for veil in veils if isinstance(veil, GuidedDiffusion)]
+    assert guided, f"the last row of {recipe.name} is no guided diffusion"
+    return guided
+
+
+def _retrained(
+    recipe: Recipe,
+    plan: Plan,
+    veils: list[GuidedDiffusion],
+    train: Windows,
+    hidden: list[Windows],
+    name: str,
+) -> Mapping[str, Any]:
+    """Scores of models trained on obfuscated windows with true labels."""
+    read: list[np.ndarray] = []
+    for veil, output in zip(veils, hidden, strict=True):
+        learnt = veil.obfuscate(train, seed=veil.seed + 1_000)
+        model = InferenceModel(plan.inference, veil.seed, plan.device).fit(learnt, name)
+        read.append(model.predict(output))
+    return scores_of(plan.test, name, recipe.keep[0], read)
+
+
+def _told_of(recipe: Recipe, plan: Plan, windows: Windows) -> dict[str, float]:
+    features = window_features(windows.signal)
+    return {
+        name: mutual_information_mine(
+            features,
+            windows.codes(name),
+            groups=windows.recording,
+            quick=recipe.parts["information"].get("quick", False),
+            device=plan.device,
+        )
+        for name in recipe.attributes
+    }

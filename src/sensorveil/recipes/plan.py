@@ -1,0 +1,139 @@
+"""How a recipe is run, and what fixed models read of what comes out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sensorveil.audit.folds import thinned
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.measures.estimate import Estimate, bootstrap
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.registry import method
+from sensorveil.progress import track
+from sensorveil.recipes.recipe import Recipe
+
+Done = Callable[[dict[str, Any]], None]
+"""Is given the result so far, so that a run that is cut off leaves what it has."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a recipe is run: on which data, how often, how large.
+
+    `overrides` replace settings of the recipe, for smaller or other networks than the preset's;
+    those that a method does not have are left out for it. Where trained `runs` are given, rows of
+    their method are read off them, and nothing of it is trained. With `windows` only so many of
+    the test windows are obfuscated, a random part of them.
+    """
+
+    split: Split
+    seeds: tuple[int, ...] = (0,)
+    preset: str = "paper"
+    device: str = "cpu"
+    inference: InferenceSettings | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[Obfuscator, ...] = ()
+    windows: int | None = None
+
+    def made(self, recipe: Recipe, name: str, seed: int, given: Mapping[str, Any]) -> Obfuscator:
+        """An untrained method with the recipe's settings as far as it has them."""
+        return made(recipe, name, self.preset, seed, self.device, {**given, **self.overrides})
+
+    @property
+    def test(self) -> Windows:
+        """The test windows that are obfuscated."""
+        whole = self.split.test
+        return whole if self.windows is None else thinned(whole, self.windows, seed=0)
+
+
+def made(
+    recipe: Recipe, name: str, preset: str, seed: int, device: str, given: Mapping[str, Any]
+) -> Obfuscator:
+    """An untrained method with the recipe's settings and those given, as far as it has them."""
+    kind = method(name)
+    wanted = {**recipe.settings, **given}
+    known = {k: v for k, v in wanted.items() if k in kind.Settings.__dataclass_fields__}
+    return kind(recipe.preset_of(name, preset), seed, device, **known)
+
+
+Models = Mapping[tuple[str, int, str], InferenceModel]
+
+DENSE = InferenceSettings(epochs=40, batch=512, rate=1e-3, dense=True)
+"""The fixed models of the authors' code on MotionSense, with about as many steps as there."""
+
+
+def raw_models(recipe: Recipe, plan: Plan) -> Models:
+    """The fixed models, trained on raw windows: by kind, seed and attribute.
+
+    `read` are the papers' convolutional networks, `read_dense` those of ObscureNet's code.
+    """
+    kinds = {"read": plan.inference, "read_dense": DENSE}
+    wanted = [(k, seed, name) for k in kinds for seed in plan.seeds for name in recipe.attributes]
+    return {
+        (kind, seed, name): InferenceModel(kinds[kind], seed, plan.device).fit(
+            plan.split.train, name
+        )
+        for kind, seed, name in track(wanted, "fixed models")
+    }
+
+
+def read_by(
+    recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]
+) -> dict[str, Any]:
+    """What the fixed models of both kinds read of each attribute."""
+    return {
+        kind: {
+            name: scores_of(
+                plan.test,
+                name,
+                recipe.keep[0],
+                [
+                    models[kind, seed, name].predict(windows)
+                    for seed, windows in zip(plan.seeds, outputs, strict=True)
+                ],
+            )
+            for name in recipe.attributes
+        }
+        for kind in ("read", "read_dense")
+    }
+
+
+def scores_of(test: Windows, name: str, keep: str, read: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Accuracy and F1 with intervals over people and seeds, and accuracy within each kept class."""
+    true, kept, classes = test.codes(name), test.codes(keep), len(test.classes[name])
+    tables = np.stack([confusion_by_person(true, codes, test.subject, classes) for codes in read])
+    within = {
+        label: float(np.mean([(codes == true)[own] for codes in read]))
+        for c, label in enumerate(test.classes[keep])
+        if (own := (kept == c) & (true != UNKNOWN)).any()
+    }
+    return {
+        "accuracy": _estimate(tables, accuracy),
+        "f1": _estimate(tables, macro_f1),
+        "within": within,
+    }
+
+
+def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
+    found: Estimate = bootstrap(tables, statistic, np.random.default_rng(0))
+    return found.as_dict()
+
+
+def median_seconds(work: Callable[[], object], repeats: int, warm: bool = True) -> float:
+    """The median time of some calls, after one that does not count where it is to be `warm`."""
+    if warm:
+        work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
