@@ -4,7 +4,12 @@ from sensorveil.data import load
 from sensorveil.methods.aae import AAE
 from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
 from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.blinder import Blinder
+from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.csi import CsiGenerator
+from sensorveil.methods.csi_vae import CsiVae
 from sensorveil.methods.downsample import Downsample
+from sensorveil.methods.mass import Mass
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
@@ -12,6 +17,7 @@ from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import registry
 from sensorveil.methods.resample import Resample
 from sensorveil.methods.run import load_run, save_run
+from sensorveil.methods.seal import Seal
 from sensorveil.version import __version__
 
 __all__ = [
@@ -19,8 +25,13 @@ __all__ = [
     "AttributeCAE",
     "AttributeCVAE",
     "AttributeVAE",
+    "Blinder",
+    "CsiGenerator",
+    "CsiVae",
+    "Cloak",
     "Downsample",
     "GeneralVAE",
+    "Mass",
     "NoObfuscation",
     "Noise",
     "Obfuscator",
@@ -28,6 +39,7 @@ __all__ = [
     "ObscureNetPipeline",
     "PrivDiffuser",
     "Resample",
+    "Seal",
     "__version__",
     "load",
     "load_run",

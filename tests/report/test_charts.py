@@ -179,3 +179,14 @@ def test_axes_hold_their_values(values):
 
 def test_axis_keeps_what_lies_beyond_at_its_end():
     assert Axis(0, 1, 10, 20).at(7) == 20
+
+
+def test_ladder_with_a_bound_that_nobody_passes():
+    found = sample.attribute()
+    plain, bounded = (
+        charts.ladder(found.attacks, found.majority, found.worst, "gender", bound=bound)
+        for bound in (None, 0.62)
+    )
+    assert 'class="bound"' not in plain
+    assert bounded.count('class="bound"') == 1
+    assert "nobody above 62.0%" in bounded

@@ -12,6 +12,7 @@ import sample
 
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
+from sensorveil.measures.bounds import Bound
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import (
     Difference,
@@ -73,11 +74,24 @@ def sweep():
     return render_sweep("code on motionsense", grid, 0.8132, TradeOff("ideal", 0.98, 0.57))
 
 
+def bounded():
+    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986)
+    return replace(sample.attribute(), bound=bound)
+
+
+def test_a_bound_stands_beside_the_attackers():
+    with_bound, without = (Page(render(sample.audit(a))) for a in (bounded(), sample.attribute()))
+    for page_, said in ((with_bound, True), (without, False)):
+        assert ("nobody above 60.0%" in page_.text) == said
+        assert ("one of 84 codes" in page_.text) == said
+
+
 ALL = {
     "hidden": lambda: render(sample.audit()),
     "not hidden": lambda: render(sample.audit(sample.gender_found_out())),
     "void": lambda: render(sample.audit(sample.gender_void())),
     "two": lambda: render(sample.two_hidden()),
+    "bound": lambda: render(sample.audit(bounded())),
     "hostile": lambda: render(sample.hostile()),
     "comparison": comparison,
     "sweep": sweep,

@@ -16,6 +16,7 @@ from sensorveil.audit.results import (
     Reidentification,
     Verdict,
 )
+from sensorveil.measures.bounds import Bound
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import numbers, words
 from sensorveil.report.findings import Finding, findings, overall, real_attacks
@@ -222,3 +223,18 @@ def test_both_curves_are_told_where_both_are_known():
         f"{max(a.overall_auc.value for a in real_attacks(replace(found, attacks=known))):.3f}"
         in told
     )
+
+
+def test_the_bound_says_what_it_assumes_and_when_it_says_nothing():
+    found = sample.attribute()
+    assert words.bound_note(found) is None
+    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986)
+    note = words.bound_note(replace(found, bound=bound))
+    assert "one of 84 codes and noise" in note
+    assert "more than 60.0% of single windows, or 0.069 of 0.986 bits" in note
+    assert "counted on 500 people" in note
+    # Ten windows: 57% and, of the other 43%, 1 - 0.93^10.
+    assert "Of 10 windows together, nobody reads more than 79.2%" in note
+    assert note.count("assumes") == 2
+    nothing = words.bound_note(replace(found, bound=replace(bound, people=6, accuracy=1.0)))
+    assert "6 people are too few" in nothing

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sensorveil.audit.attackers import Budget, Evidence
+from sensorveil.audit.bounded import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.folds import Fold, Output, check_others, obfuscated, second, thinned
@@ -126,7 +127,9 @@ def audit_split(
     left_out = {n: why for fold in folds for n, why in scorable(fold.split)[1].items()}
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
-    attributes = climb(folds, outputs, attacked, settings.seeds, settings.budget, device)
+    attributes = with_bounds(
+        folds, climb(folds, outputs, attacked, settings.seeds, settings.budget, device)
+    )
     disjoint = not set(first.split.test.subject) & set(first.split.train.subject)
     links: tuple[Linkage, ...] = ()
     if disjoint:

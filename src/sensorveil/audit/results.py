@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.measures.bounds import Bound
 from sensorveil.measures.estimate import Estimate
 
 FORMAT = 1
@@ -107,6 +108,8 @@ class AttributeAudit:
     verdict: Verdict
     by_person: Mapping[str, float] = field(default_factory=dict)
     """The worst attacker's accuracy on each person, for paired tests between methods."""
+    bound: Bound | None = None
+    """What nobody can beat, where the output is made from a code that could be counted."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,17 @@ import click
 import torch
 import typer
 
-from sensorveil.cli import audits, comparisons, data, demo, reproduce, runs
+from sensorveil.cli import (
+    audits,
+    comparisons,
+    data,
+    demo,
+    donors,
+    federate,
+    generate,
+    reproduce,
+    runs,
+)
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
@@ -29,11 +39,16 @@ app.command()(runs.methods)
 app.command()(runs.fit)
 app.command()(runs.extend)
 app.command()(runs.obfuscate)
+app.command()(generate.generate)
+app.command()(donors.donors)
+app.command()(donors.augment)
 app.command()(runs.evaluate)
 app.command()(audits.audit)
 app.command()(comparisons.compare)
 app.command()(comparisons.sweep)
 app.command()(reproduce.reproduce)
+app.add_typer(federate.app, name="federate", no_args_is_help=True)
+app.command()(federate.personalise)
 
 
 def _version(asked: bool) -> None:

@@ -68,6 +68,10 @@ def fit(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
     ] = None,
+    max_advantage: Annotated[
+        float | None,
+        typer.Option(help="The most that a code may tell, for methods that search for one (seal)."),
+    ] = None,
     seed: given.Seed = 0,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
@@ -88,6 +92,8 @@ def fit(
     if part not in ("train", "fitting"):
         raise Refusal(f"part '{part}' is unknown; known: fitting, train")
     made = find(method)
+    if max_advantage is not None:
+        setting = [*(setting or []), f"max_advantage={max_advantage}"]
     settings = given.settings(setting, made.Settings, method)
     veil = made(preset, seed, given.check_device(device), **settings)
     if out.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ from sensorveil.conditions import conditions
 from sensorveil.data.windows import Origin, Scaling
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json, write_json, written_folder
+from sensorveil.measures.bounds import (
+    ASSUMED,
+    ASSUMED_OF_SESSIONS,
+    SESSION,
+    Bound,
+    private_accuracy,
+)
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.registry import method
@@ -81,7 +89,7 @@ def run_card(veil: Obfuscator) -> str:
     beware = []
     if veil.needs_wearer():
         beware.append("Obfuscating needs the wearer's true hidden labels.")
-    if able.emits_donors:
+    if veil.metrics_.get("emits_donors", able.emits_donors):  # a run may know better than its kind
         beware.append(
             "The output consists of training people's own windows: they must have agreed to that,"
             " and this folder holds those windows."
@@ -103,8 +111,42 @@ def run_card(veil: Obfuscator) -> str:
         "## Beware",
         *(f"- {line}" for line in beware),
         "",
+        *_bound_lines(veil.metrics_),
     ]
     return "\n".join(lines)
+
+
+def _bound_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """What nobody can learn more than, where the method has a code that can be counted."""
+    if "bounds" not in metrics:
+        return []
+    bounds = [Bound(**one) for one in metrics["bounds"]]
+    lines = [bound.sentence() for bound in bounds]
+    lines += [
+        f"{bound.attribute}, {SESSION} windows together: at most"
+        f" {bound.of_session(SESSION).accuracy:.1%} right; this assumes {ASSUMED_OF_SESSIONS}"
+        for bound in bounds
+        if not bound.vacuous
+    ]
+    lines.append(
+        f"assumed: {ASSUMED}"
+        if bounds
+        else "nobody was held out of training, so none was counted; train with held_out above 0,"
+        " or audit the run on people it never saw"
+    )
+    if metrics.get("epsilon"):
+        lines.append(_epsilon_line(metrics["epsilon"], metrics["budget"]))
+    return ["## Bound", *(f"- {line}" for line in lines), ""]
+
+
+def _epsilon_line(epsilon: float, budget: float) -> str:
+    limit = f", and at most {budget:g} for one recording" if budget else ""
+    return (
+        f"by randomised response a window has a local epsilon of {epsilon:g}, k windows together"
+        f" k times that{limit}; this assumes nothing and holds for any attribute: of two equally"
+        f" frequent classes nobody reads more than {private_accuracy(0.5, epsilon):.1%} of single"
+        " windows"
+    )
 
 
 def _config(veil: Obfuscator) -> dict[str, Any]:

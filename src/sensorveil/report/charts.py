@@ -119,9 +119,17 @@ def _beside(at: float, other: float | None, said: str) -> float:
 
 
 def ladder(
-    attacks: Sequence[Attack], majority: float, worst: Attack | None, name: str, low: float = 0.0
+    attacks: Sequence[Attack],
+    majority: float,
+    worst: Attack | None,
+    name: str,
+    low: float = 0.0,
+    bound: float | None = None,
 ) -> Html:
-    """Every attacker's accuracy with its interval, by level, against the majority's share."""
+    """Every attacker's accuracy with its interval, by level, against the majority's share.
+
+    Where there is a `bound`, it is drawn as a line that no attacker on the output may pass.
+    """
     axis = Axis(low, 1, 130, 296)
     drawn: list[Html | None] = []
     y = 22.0
@@ -143,7 +151,13 @@ def ladder(
     label = f"{name}: accuracy of {len(attacks)} attackers against guessing at {percent(majority)}"
     if worst is not None:
         label += f"; the worst is {worst.family}, {worst.level}, {percent(worst.accuracy.value)}"
-    return chart(bottom + 18, f"{label}.", [*behind, *drawn, *scale], "ladder")
+    if bound is not None:
+        said = f"nobody above {percent(bound)}"
+        behind.append(line(axis.at(bound), 18, axis.at(bound), bottom + 18, "bound"))
+        scale.append(text(axis.at(bound), bottom + 30, said, "label", keep_inside=True))
+        label += f"; {said}"
+    height = bottom + (18 if bound is None else 36)
+    return chart(height, f"{label}.", [*behind, *drawn, *scale], "ladder")
 
 
 def session_curve(points: Sequence[SessionPoint], name: str) -> Html:

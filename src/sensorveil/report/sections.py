@@ -304,14 +304,21 @@ def _ladder(found: AttributeAudit, part: SplitAudit, audit: Audit) -> Html:
         for a in attacks
     ]
     headers = ["Attacker", "Right", "Over guessing, points", "Balanced", "AUC", "AUC overall"]
-    chart = charts.ladder(attacks, found.majority, found.worst, name)
+    limit = found.bound.accuracy if found.bound and not found.bound.vacuous else None
+    chart = charts.ladder(attacks, found.majority, found.worst, name, bound=limit)
     caption = "Filled: on the output. Hollow: on raw data, and the control. Black: the worst."
     return joined(
         [
             element("h3", f"{name}{elsewhere}"),
             grid(
                 figure(chart, caption),
-                element("div", paragraph(words.worst_note(found)), paragraph(about), none_below),
+                element(
+                    "div",
+                    paragraph(words.worst_note(found)),
+                    paragraph(words.bound_note(found)),
+                    paragraph(about),
+                    none_below,
+                ),
             ),
             folded("All attackers in figures", table(headers, rows, f"{name}: attackers")),
         ]

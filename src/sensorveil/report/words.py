@@ -23,6 +23,7 @@ from sensorveil.audit.results import (
     Linkage,
     SessionPoint,
 )
+from sensorveil.measures.bounds import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
 from sensorveil.report.findings import WORST_FIRST, Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
@@ -272,6 +273,27 @@ def worst_note(found: AttributeAudit) -> str:
         f"The worst attacker is {worst.family}, {worst.level}: right in"
         f" {with_interval(worst.accuracy)} of windows, balanced accuracy"
         f" {with_interval(worst.balanced_accuracy)}, AUC {auc(worst.auc)}.{_overall_auc(found)}"
+    )
+
+
+def bound_note(found: AttributeAudit) -> str | None:
+    """The most that anybody can read from the code, what it assumes, and what sessions add."""
+    bound = found.bound
+    if bound is None:
+        return None
+    if bound.vacuous:
+        return (
+            f"The output is made from one of {bound.codes} codes, but"
+            f" {counted(bound.people, 'person')} are too few to say what these tell at most."
+        )
+    session = bound.of_session(SESSION)
+    return (
+        f"The output is made from one of {bound.codes} codes and noise. With"
+        f" {bound.confidence:.0%} confidence nobody reads more than {percent(bound.accuracy)} of"
+        f" single windows, or {decimals(bound.information, 3)} of {decimals(bound.entropy, 3)} bits"
+        f" (counted on {counted(bound.people, 'person')}). This assumes that {ASSUMED}. Of"
+        f" {SESSION} windows together, nobody reads more than {percent(session.accuracy)}; this"
+        f" assumes {ASSUMED_OF_SESSIONS}."
     )
 
 

@@ -1,0 +1,119 @@
+"""Whether generated windows help a classifier: figures 2 to 5 of the CSI paper.
+
+A classifier is trained on real windows, and another on as many generated ones beside them (1:1).
+In-domain the test holds people who were trained on; cross-domain, people who were not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.measures.estimate import Estimate, bootstrap
+from sensorveil.methods.base import Obfuscator
+from sensorveil.nets.seeding import derived
+from sensorveil.progress import track
+
+_INTERVAL = 51  # what a seed is for
+
+PAPER: Mapping[str, Mapping[str, float]] = {
+    "in-domain subject": {"real": 0.905, "plain": 0.914, "hybrid": 0.921},
+    "in-domain activity": {"real": 0.866, "plain": 0.905, "hybrid": 0.931},
+    "cross-domain activity": {"real": 0.652, "plain": 0.701, "hybrid": 0.731},
+}
+"""Section VI-A, on Widar3.0: other data than any here. What it calls gesture is activity here.
+
+The hybrid's are the plain ones and what the text says it adds to them.
+"""
+
+
+class Reader(Protocol):
+    """What is trained: it must say the most likely class of each window."""
+
+    def predict(self, windows: Windows) -> np.ndarray:
+        """One class for each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Accuracy on the same test people without generated windows, with them, and the difference."""
+
+    attribute: str
+    real: Estimate
+    mixed: Estimate
+    gain: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "attribute": self.attribute,
+            "real": self.real.as_dict(),
+            "mixed": self.mixed.as_dict(),
+            "gain": self.gain.as_dict(),
+        }
+
+
+def augmentation(
+    make: Callable[[int], Obfuscator],
+    splits: Sequence[Split],
+    keep: str,
+    hide: str,
+    *,
+    train: Callable[[Windows, int], Reader],
+    seeds: int = 3,
+) -> Augmentation:
+    """Trains with and without generated windows, on every split (fold) and for every seed.
+
+    `keep` is the attribute that is read, and what the generator is told. Intervals are over people
+    and seeds.
+    """
+    tables = []
+    for seed in track(range(seeds), "seeds"):
+        rows = []
+        for split in splits:
+            veil = make(seed).fit(split.train, keep, hide)
+            both = joined(split.train, veil.obfuscate(split.train, seed=seed), keep)
+            right = [
+                train(some, seed).predict(split.test) == split.test.codes(keep)
+                for some in (joined(split.train, None, keep), both)
+            ]
+            rows.append(_by_person(np.stack(right, axis=1), split.test.subject))
+        tables.append(np.concatenate(rows))
+    table = np.stack(tables)  # (seeds, people, right without, right with, windows)
+    chance = np.random.default_rng(derived(0, _INTERVAL))
+    real, mixed, gain = (
+        bootstrap(table, lambda t, pick=pick: pick(t) / t[..., 2], chance)  # type: ignore[misc]
+        for pick in (lambda t: t[..., 0], lambda t: t[..., 1], lambda t: t[..., 1] - t[..., 0])
+    )
+    return Augmentation(keep, real, mixed, gain)
+
+
+def joined(windows: Windows, made: Windows | None, attribute: str) -> Windows:
+    """Real windows and generated ones as one set, with one attribute.
+
+    >>> some = Windows.from_signal(np.zeros((2, 1, 8)), {"activity": [0, 1]})
+    >>> len(joined(some, some, "activity"))
+    4
+    """
+    parts = [windows] if made is None else [windows, made]
+    whole = Windows.from_signal(
+        np.concatenate([part.signal for part in parts]),
+        {attribute: np.concatenate([part.codes(attribute) for part in parts])},
+        windows.rate,
+    )
+    classes = {**whole.classes, attribute: windows.classes[attribute]}
+    return replace(whole, classes=classes, channels=windows.channels)
+
+
+def _by_person(right: np.ndarray, person: np.ndarray) -> np.ndarray:
+    """Right answers (n, 2) and windows, counted for each person: (people, 3)."""
+    people, index = np.unique(person, return_inverse=True)
+    table = np.zeros((len(people), 3), int)
+    np.add.at(table, index, np.column_stack([right, np.ones(len(right), int)]))
+    return table

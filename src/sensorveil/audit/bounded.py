@@ -1,0 +1,75 @@
+"""The bound beside the attackers: no reading of the output may beat what the code can tell.
+
+Where a method makes its output from a discrete code and noise alone, what the codes of people whom
+it never saw can tell is counted. An attacker who is better than that, beyond its interval, shows
+that the output holds more than the code: then the bound is void, and the attribute is not hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sensorveil.audit.folds import Fold
+from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, AttributeAudit, Verdict
+from sensorveil.data.windows import UNKNOWN
+from sensorveil.measures.bounds import CONFIDENCE, Bound, bound_code, together
+
+
+def with_bounds(
+    folds: Sequence[Fold], found: Sequence[AttributeAudit]
+) -> tuple[AttributeAudit, ...]:
+    """Each attribute with its bound, where there is one, and with the verdict that follows."""
+    coded = [_codes(fold) for fold in folds]
+    if any(codes is None for codes in coded):
+        return tuple(found)
+    return tuple(
+        _judged(part, _bound(folds, [c for c in coded if c is not None], part.attribute))
+        for part in found
+    )
+
+
+def _codes(fold: Fold) -> np.ndarray | None:
+    """The code of each test window; None where there is none, or where people were trained on."""
+    test = fold.split.test
+    if fold.veil.needs_wearer() or set(test.subject) & set(fold.split.train.subject):
+        return None
+    condition = fold.veil.condition(test)
+    if condition is None or not np.isin(condition, (0, 1)).all():
+        return None  # no code, or numbers that cannot be counted
+    return np.unique(condition, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _bound(folds: Sequence[Fold], coded: Sequence[np.ndarray], name: str) -> Bound | None:
+    """Folds have encoders of their own, so each has its own bound, and all of them must hold."""
+    confidence = 1 - (1 - CONFIDENCE) / len(folds)
+    tests = [fold.split.test for fold in folds]
+    if any((test.codes(name) == UNKNOWN).all() for test in tests):
+        return None
+    return together(
+        [
+            bound_code(codes, test.codes(name), test.subject, name, confidence)
+            for codes, test in zip(coded, tests, strict=True)
+        ]
+    )
+
+
+def _judged(found: AttributeAudit, bound: Bound | None) -> AttributeAudit:
+    if bound is None:
+        return found
+    beaten = [
+        attack
+        for attack in found.attacks
+        if attack.level not in (RAW, CONTROL) and attack.accuracy.low > bound.accuracy
+    ]
+    if not beaten:
+        return replace(found, bound=bound)
+    worst = max(beaten, key=lambda attack: attack.accuracy.value)
+    reason = (
+        f"the {worst.level} attacker ({worst.family}) is right in {worst.accuracy.value:.1%} of"
+        f" windows, and the code alone cannot tell more than {bound.accuracy:.1%}: the output"
+        " holds more of the window than its code"
+    )
+    return replace(found, bound=bound, verdict=Verdict(NOT_HIDDEN, reason))

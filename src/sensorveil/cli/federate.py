@@ -1,0 +1,207 @@
+"""sensorveil federate simulate, federate app, personalise."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sensorveil.cli import options as given
+from sensorveil.cli.screen import Screen
+from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.files import check_place
+
+if TYPE_CHECKING:
+    from sensorveil.federated.keeping import Keeper
+    from sensorveil.federated.plan import Plan
+    from sensorveil.federated.server import State
+    from sensorveil.federated.sources import Source
+    from sensorveil.methods.blinder import Blinder
+
+app = typer.Typer(help="Trains Blinder where the data stays: every person is a client.")
+
+ENGINES = ("flower", "process")
+
+PlanValues = Annotated[
+    list[str] | None,
+    typer.Option("--plan", help="A value of the plan, as rounds=150; may be repeated."),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option("--start", help="A run of blinder to start from; default: one is prepared."),
+]
+FedBlinder = Annotated[
+    bool, typer.Option("--fedblinder", help="The baseline: no adapting, nothing balanced, FedAvg.")
+]
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
+    keep: Annotated[list[str] | None, typer.Option("--keep", help="What is needed.")] = None,
+    hide: Annotated[list[str] | None, typer.Option("--hide", help="What is to be hidden.")] = None,
+    data: given.Data = "watch",
+    source: given.Source = None,
+    option: given.Options = None,
+    protocol: given.Protocol = None,
+    fold: given.Fold = 0,
+    part: Annotated[str, typer.Option(help="train, or fitting to leave validation out.")] = "train",
+    start: Start = None,
+    preset: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
+    ] = None,
+    plan: PlanValues = None,
+    fedblinder: FedBlinder = False,
+    engine: Annotated[
+        str, typer.Option(help="flower, or process: all in one process, also on a GPU.")
+    ] = "flower",
+    workers: Annotated[int, typer.Option(help="Processes of the engine flower.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    seed: given.Seed = 0,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Trains over the people of a dataset, each of them a client, on this machine.
+
+    Scaling and readers come from the run that it starts from; without --start one is prepared from
+    the same windows. The state lies beside the run until it is done, and --resume goes on with it.
+    """
+    import sensorveil
+    from sensorveil.federated.in_process import federate
+    from sensorveil.federated.keeping import Keeper
+    from sensorveil.federated.sources import Source, start_run
+
+    screen = Screen(quiet, as_json)
+    chosen = _plan(plan, fedblinder, seed)
+    if engine not in ENGINES:
+        raise refuse_unknown("engine", engine, ENGINES)
+    if engine == "flower" and device != "cpu":
+        raise Refusal("the engine flower uses the CPU; take --engine process for a GPU")
+    if out.exists():
+        raise Refusal(f"{out} exists already; choose another place or remove it")
+    check_place(out)
+    options = tuple(given.data_options(option, data).items())
+    people = Source(data, protocol, fold, str(source) if source else None, options, part)
+    settings = given.settings(setting, sensorveil.Blinder.Settings, "blinder")
+    veil = sensorveil.Blinder(preset, seed, given.check_device(device), **settings)
+    begun = start or out.with_name(f"{out.name}.start")
+    with screen.bars():
+        if start is None and not (resume and begun.exists()):
+            veil.prepare(people.windows(), given.names(keep or []), given.names(hide or []))
+            sensorveil.save_run(veil, begun)
+        first = start_run(begun, device)
+        keeper = Keeper(out.with_name(f"{out.name}.unfinished"), first, chosen, resume)
+        if engine == "process":
+            watch = _watching(screen, chosen)
+            trained = federate(first, people.windows(), chosen, keeper, watch)
+        else:
+            trained = _over_flower(begun, people, chosen, workers, keeper, screen)
+    sensorveil.save_run(trained, out)
+    keeper.remove()
+    if start is None:
+        shutil.rmtree(begun)
+    _report(screen, trained, out)
+
+
+@app.command("app")
+def write_app(
+    folder: Annotated[Path, typer.Argument(help="The folder to write, for 'flwr run'.")],
+    start: Annotated[Path, typer.Option("--start", help="The run to start from, on the server.")],
+    out: Annotated[Path, typer.Option("--out", help="The run to write, on the server.")],
+    clients: Annotated[int, typer.Option(help="How many clients to wait for.")],
+    plan: PlanValues = None,
+    fedblinder: FedBlinder = False,
+    seed: given.Seed = 0,
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Writes the Flower app of a federation of real devices; docs/federated.md shows the rest."""
+    from sensorveil.federated.apps import app_folder
+    from sensorveil.federated.sources import start_run
+
+    screen = Screen(quiet, as_json)
+    if clients < 1:
+        raise Refusal(f"--clients is {clients}; at least one is needed")
+    start_run(start)
+    app_folder(folder, start, out, clients, _plan(plan, fedblinder, seed))
+    screen.say(f"Send it to the SuperLink with: flwr run {folder}")
+    screen.result({"app": str(folder)})
+
+
+def personalise(
+    run: Annotated[Path, typer.Argument(help="A run of blinder.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
+    data: given.Data,
+    person: Annotated[str, typer.Option(help="The subject whose windows to adapt to.")],
+    source: given.Source = None,
+    option: given.Options = None,
+    share: Annotated[float, typer.Option(help="Less than this share of the windows.")] = 0.05,
+    steps: Annotated[int, typer.Option(help="Local steps.")] = 80,
+    rate: Annotated[float, typer.Option(help="Rate of the steps.")] = 1e-3,
+    seed: given.Seed = 0,
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Adapts a run to one new person, with a little of that person's own data."""
+    import sensorveil
+    from sensorveil.federated.personal import adaptation_set, personalised
+    from sensorveil.federated.sources import Source, start_run
+
+    screen = Screen(quiet, as_json)
+    if out.exists():
+        raise Refusal(f"{out} exists already; choose another place or remove it")
+    check_place(out)
+    if not (0 < share <= 1 and steps > 0 and rate > 0):
+        raise Refusal("--share must be above 0 and at most 1, --steps and --rate above 0")
+    veil = start_run(run)
+    options = tuple(given.data_options(option, data).items())
+    own = Source(data, None, 0, str(source) if source else None, options, "all").person(person)
+    few = adaptation_set(own, share, seed)
+    with screen.bars():
+        adapted = personalised(veil, few, steps, rate, seed)
+    sensorveil.save_run(adapted, out)
+    screen.say(f"Adapted to {person} by {steps} steps on {len(few)} of {len(own)} windows: {out}")
+    screen.result({"run": str(out), **adapted.metrics_["personalised"]})
+
+
+def _plan(values: list[str] | None, fedblinder: bool, seed: int) -> Plan:
+    from sensorveil.federated.plan import Plan
+
+    chosen = Plan(**{"seed": seed, **given.settings(values, Plan, "a plan")})
+    return chosen.fedblinder() if fedblinder else chosen
+
+
+def _over_flower(
+    start: Path, people: Source, plan: Plan, workers: int, keeper: Keeper, screen: Screen
+) -> Blinder:
+    from sensorveil.federated.simulation import simulate as over_flower
+
+    return over_flower(start, people, plan, workers, keeper, _watching(screen, plan))
+
+
+def _watching(screen: Screen, plan: Plan) -> Callable[[State], None]:
+    """Says what a round of a private federation has cost, and who was refused."""
+    from sensorveil.federated.server import REASONS
+
+    def watch(state: State) -> None:
+        now = state.log[-1]
+        if plan.noise:
+            screen.say(
+                f"round {state.number}: epsilon {now.epsilon:.3f} at delta {plan.delta:g},"
+                " for all data of one person"
+            )
+        for number, client, reason in state.refusals[len(state.refusals) - now.refused :]:
+            screen.say(f"round {number}: client {client} refused, {REASONS[reason]}")
+
+    return watch
+
+
+def _report(screen: Screen, trained: Blinder, out: Path) -> None:
+    told: dict[str, Any] = trained.metrics_["federation"]
+    screen.say(f"{told['rounds']} rounds, {told['bytes'] / 1e6:.1f} MB to and from clients: {out}")
+    screen.result({"run": str(out), "federation": told})

@@ -1,0 +1,57 @@
+"""Adapting a trained Blinder to one new person, on that person's own device, section 7.8."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.federated.client import ClientData, Trainee, draw_task
+from sensorveil.federated.plan import Plan
+from sensorveil.methods.blinder import Blinder
+from sensorveil.nets.meta import Adapting, adapted
+from sensorveil.progress import track
+
+STEPS, SHARE = 80, 0.05
+"""The paper's 80 iterations, on less than 5% of the person's windows."""
+
+
+def adaptation_set(windows: Windows, share: float, seed: int) -> Windows:
+    """A random part of one person's windows, smaller than `share`.
+
+    >>> windows = Windows.from_signal(np.zeros((100, 1, 4)))
+    >>> len(adaptation_set(windows, 0.05, seed=0))
+    4
+    """
+    if len(np.unique(windows.subject)) > 1:
+        raise Refusal("these windows are of several people; a run is adapted to one of them")
+    count = int(np.ceil(share * len(windows))) - 1
+    if count < 1:
+        raise Refusal(f"{len(windows)} windows are too few to take less than {share:.0%} of them")
+    chosen = np.random.default_rng(seed).choice(len(windows), count, replace=False)
+    return windows.select(np.sort(chosen))
+
+
+def personalised(
+    veil: Blinder, windows: Windows, steps: int = STEPS, rate: float = 1e-3, seed: int = 0
+) -> Blinder:
+    """The run after so many local steps on these windows: lines 15 to 20 of algorithm 1, repeated.
+
+    Each step draws a batch and its shadow samples anew. The paper does not state the rate; ours is
+    that of the server.
+    """
+    known = len(veil.lesson(windows)[0])
+    plan = Plan(
+        rounds=steps, support=max(1, min(15, known - 1)), query=1, balance=0, seed=seed, rate=rate
+    )
+    data, trainee = ClientData.of(veil, windows, plan, client=0), Trainee.of(veil)
+    how = Adapting(steps=1, rate=rate, reader_steps=plan.reader_steps, shadows=True)
+    vector = veil.weights()
+    for number in track(range(steps), "adapting"):
+        task = draw_task(data, trainee, plan, client=0, number=number)
+        players = adapted(trainee.nets, trainee.layout, vector, task, how, trainee.scale)
+        vector = torch.cat(players).detach()
+    trained = veil.with_weights(vector)
+    trained.metrics_["personalised"] = {"windows": len(windows), "steps": steps, "rate": rate}
+    return trained

@@ -1,0 +1,275 @@
+"""Blinder: one autoencoder, told the kept class and another hidden one, its code cleared.
+
+Yang and Ardakanian, Blinder: End-to-end Privacy Protection in Sensing Systems via Personalized
+Federated Learning (2022). Here it is trained on windows that lie in one place; `federated/` trains
+the same networks where the data stays.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
+from sensorveil.files import part_of
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.methods.autoencoder_settings import modified
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.blinder_settings import PRESETS, BlinderSettings
+from sensorveil.methods.classes import READER, joint_classes
+from sensorveil.nets.blinder import BlinderDesign, BlinderNets, LossWeights, as_channels
+from sensorveil.nets.blinder_training import Training, train_blinder
+from sensorveil.nets.factorised import one_hot, sampled
+from sensorveil.nets.meta import Layout
+from sensorveil.nets.seeding import derived, seeded
+
+_PIECE = 4096  # windows that go through the networks at once
+_NETWORKS, _TRAINING = 2, 3  # uses of the seed; READER is 1
+
+
+class Blinder(Obfuscator):
+    """A conditional variational autoencoder for all kept classes, trained against discriminators.
+
+    Preset `paper` is what the paper states: encoder and decoder of five layers of which the outer
+    two are convolutions (its MotionSense; its MobiAct: `ends="dense"`), a code of 25 numbers, alpha
+    0.9, beta 2, gamma 0.2, stochastic modification. What it leaves out, and what is taken here:
+
+    - widths 512-512-256-128, discriminators 128-128, Adam at 1e-3, 30 epochs: the authors' code.
+    - convolutions of 32 and 64 filters over five samples, each halving the length (ours; their
+      code has dense layers only).
+    - the scale of the terms of loss (4): that of their code, see `nets/factorised.py`.
+    - central training (the paper has none): batches of 128, one step of both players a batch.
+    - the classifiers that read the kept and hidden classes: small convolutional ones, ours.
+
+    Windows whose kept or hidden class is not known are left out of the networks' training.
+
+    >>> from sensorveil.methods.conformance import example_windows
+    >>> windows = example_windows()
+    >>> veil = Blinder(epochs=2, reader_epochs=2).fit(windows, keep="activity", hide="gender")
+    >>> veil.obfuscate(windows, seed=1).shape
+    (2, 32)
+    """
+
+    name = "blinder"
+    summary = "one conditional autoencoder for all kept classes, its code cleared by discriminators"
+    capabilities = Capabilities()
+    Settings = BlinderSettings
+    presets = PRESETS
+    settings: BlinderSettings
+    _only_draw = False
+
+    # What a federation needs.
+
+    def prepare(
+        self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]
+    ) -> Self:
+        """Learns scaling and readers from these windows, but only draws the networks' weights.
+
+        It is what a federation starts from: the windows are those of people who agreed to give
+        them, and everybody's networks are then trained without seeing anybody else's.
+        """
+        self._only_draw = True
+        try:
+            return self.fit(windows, keep, hide)
+        finally:
+            del self._only_draw
+
+    def with_weights(self, vector: torch.Tensor) -> Self:
+        """The same, with other weights of its networks, in the order of `weights`."""
+        self._check_fitted()
+        other = copy.copy(self)
+        other.metrics_ = dict(self.metrics_)
+        other.nets_ = BlinderNets(self._design()).to(self.device)
+        other.nets_.load_state_dict(Layout(other.nets_).named(vector.to(self.device)))
+        return other
+
+    def weights(self) -> torch.Tensor:
+        """The weights of all its networks as one vector."""
+        return Layout(self.nets_).vector(self.nets_)
+
+    def loss_weights(self) -> LossWeights:
+        """alpha, beta and gamma of loss (4)."""
+        return LossWeights(self.settings.alpha, self.settings.beta, self.settings.gamma)
+
+    def lesson(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the networks may learn from: positions, their kept class, their hidden classes.
+
+        Classes are found by name and counted as in training, since somebody's own data may have
+        few of them. Windows of classes that were not there are left out.
+        """
+        self._check_alike(windows)
+        kept = self._cell_of(windows, self.policy_.keep, self.cells_)
+        hidden = np.stack(
+            [
+                self._cell_of(windows, (name,), cells)
+                for name, cells in zip(self.policy_.hide, self.hidden_cells_, strict=True)
+            ],
+            axis=1,
+        )
+        known = np.flatnonzero((kept != UNKNOWN) & (hidden != UNKNOWN).all(1))
+        return known, kept[known], hidden[known]
+
+    def _cell_of(
+        self, windows: Windows, attributes: Sequence[str], cells: np.ndarray
+    ) -> np.ndarray:
+        """Which of the combinations in `cells` each window has; UNKNOWN where it is none."""
+        columns = []
+        for name in attributes:
+            codes, own = windows.codes(name), self.classes_[name]
+            place = [own.index(c) if c in own else UNKNOWN for c in windows.classes[name]]
+            columns.append(np.array([*place, UNKNOWN])[codes])  # an unknown code is the last
+        matches = (np.stack(columns, axis=1)[:, None] == cells).all(2)
+        return np.where(matches.any(1), matches.argmax(1), UNKNOWN)
+
+    # Training.
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        hide = self.policy_.hide
+        _, self.cells_ = joint_classes(windows, self.policy_.keep)
+        self.hidden_cells_ = [joint_classes(windows, (name,))[1] for name in hide]
+        self.reader_ = self._learn_reader(windows, self.policy_.keep)
+        reads_hidden = self.settings.modification == "deterministic"
+        self.hidden_readers_ = [
+            self._learn_reader(windows, (name,)) for name in (hide if reads_hidden else ())
+        ]
+        with seeded(derived(self.seed, _NETWORKS)):
+            self.nets_ = BlinderNets(self._design()).to(self.device)
+        if not self._only_draw:
+            self._train_networks(windows)
+
+    def _train_networks(self, windows: Windows) -> None:
+        positions, kept, hidden = self.lesson(windows)
+        if not len(positions):
+            raise Refusal("no window has a known class of all that is kept and hidden")
+        on_device = windows.select(positions).on(self.device)
+        told = one_hot(self._tensor(kept[:, None]), (len(self.cells_),))
+        secret = one_hot(self._tensor(hidden), self.hidden_sizes())
+        chosen = self.settings
+        losses = train_blinder(
+            self.nets_,
+            lambda index: (as_channels(on_device[index]), told[index], secret[index]),
+            len(positions),
+            Training(chosen.epochs, chosen.batch, chosen.rate),
+            self.loss_weights(),
+            torch.Generator().manual_seed(derived(self.seed, _TRAINING)),
+        )
+        self.metrics_["loss"] = [round(loss, 5) for loss in losses]
+        self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
+
+    def _learn_reader(self, windows: Windows, attributes: tuple[str, ...]) -> InferenceModel:
+        codes, classes = joint_classes(windows, attributes)
+        known = codes != UNKNOWN
+        raw = windows.select(known).scaled(None)
+        return self._reader().fit_codes(raw, codes[known], len(classes))
+
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """The number of classes of each hidden attribute."""
+        return tuple(len(values) for values in self.hidden_cells_)
+
+    def _design(self) -> BlinderDesign:
+        chosen = self.settings
+        rows = int(np.prod(self.shape_[:-1])) * (2 if self.complex_ else 1)
+        filters = (chosen.filters, 2 * chosen.filters) if chosen.ends == "convolutional" else ()
+        return BlinderDesign(
+            channels=rows,
+            length=self.shape_[-1],
+            kept=len(self.cells_),
+            hidden=self.hidden_sizes(),
+            widths=chosen.layers(),
+            filters=filters,
+            latent=chosen.latent,
+            discriminator=(chosen.discriminator_width,) * 2,
+        )
+
+    # Obfuscating.
+
+    @torch.inference_mode()
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        """Section 5.2: the kept class is read, the hidden one is drawn or moved to the next."""
+        count = len(windows)
+        kept = np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
+        if self.settings.modification == "deterministic":
+            told = modified(
+                "deterministic", self.hidden_sizes(), self._read_hidden(windows), count, generator
+            )
+        else:
+            told = modified("probabilistic", self.hidden_sizes(), None, count, generator)
+        noise = generator.standard_normal((count, self.settings.latent), dtype=np.float32)
+        out = np.empty((count, *self.shape_), np.complex64 if self.complex_ else np.float32)
+        for first in range(0, count, _PIECE):
+            rows = slice(first, first + _PIECE)
+            codes = self.nets_.encode(as_channels(self._tensor(windows.batch(rows))))
+            z = sampled(*codes, self._tensor(noise[rows]))
+            made = self.nets_.decode(z, self._tensor(told[rows]), self._tensor(kept[rows]))
+            out[rows] = self._as_windows(made.cpu().numpy())
+        return out
+
+    def _as_windows(self, made: np.ndarray) -> np.ndarray:
+        """Undoes `as_channels`."""
+        if self.complex_:
+            real, imaginary = np.split(made, 2, axis=1)
+            made = real + 1j * imaginary
+        return made.reshape(len(made), *self.shape_)
+
+    @torch.inference_mode()
+    def _condition(self, windows: Windows) -> np.ndarray:
+        """The kept class that was read, the code's mean and variance, and the hidden if read."""
+        parts = [np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]]
+        codes = [
+            torch.cat(self.nets_.encode(as_channels(self._tensor(batch))), dim=1).cpu().numpy()
+            for batch in windows.batches(_PIECE)
+        ]
+        parts.append(np.concatenate(codes))
+        if self.hidden_readers_:
+            read = torch.from_numpy(self._read_hidden(windows))
+            parts.append(one_hot(read, self.hidden_sizes()).numpy())
+        return np.concatenate(parts, axis=1)
+
+    def _read_hidden(self, windows: Windows) -> np.ndarray:
+        return np.stack([reader.predict(windows) for reader in self.hidden_readers_], axis=1)
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    # Keeping.
+
+    def _reader(self) -> InferenceModel:
+        chosen = self.settings
+        settings = InferenceSettings(
+            chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
+        )
+        return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
+
+    def _state(self) -> dict[str, np.ndarray]:
+        state = {"cells": self.cells_}
+        for which, cells in enumerate(self.hidden_cells_):
+            state[f"hidden_cells.{which}"] = cells
+        state |= {f"nets.{k}": v.cpu().numpy() for k, v in self.nets_.state_dict().items()}
+        state |= {f"reader.{k}": v for k, v in self.reader_.state().items()}
+        for which, reader in enumerate(self.hidden_readers_):
+            state |= {f"hidden.{which}.{k}": v for k, v in reader.state().items()}
+        return state
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.cells_ = state["cells"]
+        self.hidden_cells_ = [
+            state[f"hidden_cells.{which}"] for which in range(len(self.policy_.hide))
+        ]
+        self.nets_ = BlinderNets(self._design()).to(self.device)
+        weights = {k: torch.from_numpy(v) for k, v in part_of(state, "nets.").items()}
+        self.nets_.load_state_dict(weights)
+        shape = (self.shape_[0] * (3 if self.complex_ else 1), *self.shape_[1:])
+        self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
+        self.hidden_readers_ = []
+        if self.settings.modification == "deterministic":
+            self.hidden_readers_ = [
+                self._reader().restore(part_of(state, f"hidden.{which}."), shape, size)
+                for which, size in enumerate(self.hidden_sizes())
+            ]

@@ -1,0 +1,82 @@
+"""Settings and presets of Blinder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sensorveil.errors import refuse_unknown
+from sensorveil.methods.base import Settings
+
+MODIFICATIONS = ("stochastic", "deterministic")
+"""Section 5.2: a hidden class drawn at random, or the class after the one that was read."""
+
+ENDS = ("dense", "convolutional")
+
+
+@dataclass(frozen=True)
+class BlinderSettings(Settings):
+    """Networks, the weights of loss (4), central training, the readers, and the modification.
+
+    `widths` are the four hidden layers of the encoder, and the decoder has them backwards. With
+    convolutional `ends` the first two are convolutions with `filters` and `2 * filters` filters.
+    `reader_` settings are those of the classifiers that read the kept classes and, where the
+    modification is deterministic, the hidden ones.
+    """
+
+    widths: str = "512-512-256-128"
+    ends: str = "convolutional"
+    filters: int = 32
+    latent: int = 25
+    discriminator_width: int = 128
+    alpha: float = 0.9
+    beta: float = 2.0
+    gamma: float = 0.2
+    epochs: int = 30
+    batch: int = 128
+    rate: float = 1e-3
+    reader_width: int = 24
+    reader_epochs: int = 40
+    reader_batch: int = 512
+    reader_rate: float = 2e-3
+    modification: str = "stochastic"
+
+    def check(self) -> None:
+        """Refuses sizes that are none, negative weights, and unknown words."""
+        for name, value in vars(self).items():
+            if name in ("alpha", "beta", "gamma"):
+                self.require(value >= 0, name, "0 or more")
+            elif isinstance(value, int | float):
+                self.require(value > 0, name, "above 0")
+        parts = self.widths.split("-")
+        four = len(parts) == 4 and all(part.isdecimal() and int(part) > 0 for part in parts)
+        self.require(four, "widths", "four whole numbers with '-' between them")
+        if self.ends not in ENDS:
+            raise refuse_unknown("ends of blinder", self.ends, ENDS)
+        if self.modification not in MODIFICATIONS:
+            raise refuse_unknown("modification", self.modification, MODIFICATIONS)
+
+    def layers(self) -> tuple[int, ...]:
+        """The widths as numbers.
+
+        >>> BlinderSettings().layers()
+        (512, 512, 256, 128)
+        """
+        return tuple(int(part) for part in self.widths.split("-"))
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # For two cores: smaller networks, and a reader that learns in seconds.
+    "fast": {
+        "widths": "256-256-128-64",
+        "ends": "dense",
+        "discriminator_width": 64,
+        "epochs": 40,
+        "batch": 64,
+        "reader_epochs": 12,
+        "reader_batch": 64,
+        "reader_rate": 4e-3,
+    },
+    "paper": {},
+}

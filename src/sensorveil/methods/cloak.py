@@ -1,0 +1,313 @@
+"""CLOAK: latents made from noise, led by what a contrastive encoder makes of the kept attributes.
+
+Yang and Ardakanian, CLOAK: Contrastive Guidance for Latent Diffusion-Based Data Obfuscation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.measures.probes import held_out_people, probes
+from sensorveil.methods.classes import joint_classes
+from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
+from sensorveil.methods.guided import GuidedDiffusion, pieces
+from sensorveil.nets.contrastive import PublishedEncoder, SmallEncoder, train_encoder
+from sensorveil.nets.courses import Checkpoint, Course
+from sensorveil.nets.denoising import train_denoiser
+from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
+from sensorveil.nets.latent import (
+    Autoencoder,
+    convolutional_autoencoder,
+    dense_autoencoder,
+    grid_autoencoder,
+    start_linear,
+    train_autoencoder,
+)
+from sensorveil.nets.seeding import derived, seeded
+from sensorveil.nets.unet import UNet
+
+_CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
+_BOTTLENECK = "bottleneck"
+
+
+class Cloak(GuidedDiffusion):
+    """Latent diffusion, told what a contrastive encoder of each kept attribute makes of a window.
+
+    What the output says is bounded by what the generator is told. A contrastive encoder tells more
+    than the class that it was trained for, so the run says how much (`metrics_["probe"]`): encoders
+    are trained without half of the people, and every attribute is read from what these people's
+    windows come to, z_U as it is and what is told at this `bottleneck`.
+
+    Preset `paper` has the sizes and weights of sections V-C and V-D on MotionSense; `mobiact`,
+    `wifihar`, `audiomnist` and `adience` are those for other datasets. What the paper leaves out,
+    or differs:
+
+    - tau of equation (6), 0.1 here; how many negatives there are: all of the batch.
+    - `wearer` is what their guidance avoids, as in the code of PrivDiffuser. It needs true labels,
+      and tells them to whoever trains on the output; `fast` avoids nothing unless it is asked to.
+    - widths of the auxiliary model: those that give its size in table VI; of the encoder, beyond
+      MotionSense: those of PrivDiffuser (on AudioMNIST and Adience unknown: as on MotionSense, and
+      as on MobiAct).
+    - epochs of the autoencoder, encoder and auxiliary model: 80, of the encoder on AudioMNIST the
+      30 of figure 5. Batches of 512 for a GPU, one cycle of the rate, an average of the weights,
+      and samples held within the range of the data, as for `PrivDiffuser`.
+    - latents are standardised: the noise levels are made for that.
+
+    Preset `fast` is ours: latents that start as principal components, a residual MLP that makes
+    them in 10 steps, and a bottleneck of 1, so that the class alone is told.
+
+    >>> from sensorveil.methods.conformance import example_windows
+    >>> windows = example_windows()
+    >>> veil = Cloak(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> veil.strength_names()
+    ('keep', 'bottleneck', 'gender')
+    >>> veil.obfuscate(windows, {"keep": 2.0, "bottleneck": 0.5}, seed=1).shape
+    (2, 32)
+    """
+
+    name = "cloak"
+    summary = "latent diffusion led by what a contrastive encoder makes of the kept attributes"
+    capabilities = replace(
+        GuidedDiffusion.capabilities,
+        strengths={
+            **GuidedDiffusion.capabilities.strengths,
+            _BOTTLENECK: "the share of what is told beyond the class that noise replaces, 0 to 1",
+        },
+    )
+    Settings = CloakSettings
+    presets = PRESETS
+    settings: CloakSettings
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        self.nets_: dict[str, nn.Module] = {}
+        self._fit_autoencoder(windows)
+        known = windows.select(self._kept(windows).min(1) != UNKNOWN)
+        for name in self.policy_.keep:
+            self._fit_encoder(known, name)
+        self._learn_centres(known)
+        self._learn_spreads(known)
+        latents = self._latents(windows)
+        self._learn_limits(latents.__getitem__, len(windows))
+        self._fit_generator(windows, latents)
+        for name in self.policy_.hide:
+            self._add_hidden(windows, name)
+        self._probe_condition(known)
+
+    def _fit_autoencoder(self, windows: Windows) -> None:
+        chosen, seed = self.settings, derived(self.seed, _CODER)
+        with seeded(seed):
+            net = cast(Autoencoder, self._blank_net("autoencoder").to(self.device))
+        gather = self._gather(windows)
+        if chosen.small:
+            start_linear(net, gather, len(windows), seed)
+        self.metrics_["autoencoder_loss"] = train_autoencoder(
+            net,
+            gather,
+            len(windows),
+            chosen.divergence,
+            Course(chosen.coder_epochs, chosen.coder_batch, chosen.coder_rate),
+            seed,
+            self.checkpoint,
+        )
+        self.nets_["autoencoder"] = net
+
+    def _fit_encoder(self, windows: Windows, name: str) -> None:
+        net, losses = self.train_encoder(windows, name, self.checkpoint)
+        self.nets_[f"encoder.{name}"], self.metrics_[f"encoder_loss_{name}"] = net, losses
+
+    def train_encoder(
+        self, windows: Windows, name: str, checkpoint: Checkpoint | None = None
+    ) -> tuple[nn.Module, list[float]]:
+        """A contrastive encoder of one attribute, equation (6), from windows in standard units."""
+        windows = windows.select(windows.codes(name) != UNKNOWN)
+        seed = derived(self.seed, _ENCODER + sorted(self.classes_).index(name))
+        with seeded(seed):
+            net = self._blank_net(f"encoder.{name}").to(self.device)
+        losses = train_encoder(
+            net,
+            self._gather(windows),
+            self._tensor(windows.codes(name)),
+            self.settings.temperature,
+            self.settings.reader_course(),
+            seed,
+            stage=f"encoder-{name}",
+            checkpoint=checkpoint,
+        )
+        return net, losses
+
+    @torch.no_grad()
+    def encoded(self, encoder: nn.Module, windows: Windows) -> torch.Tensor:
+        """What an encoder makes of windows in standard units: (n, features)."""
+        gather = self._gather(windows)
+        return torch.cat([encoder(gather(self._places(rows))) for rows in pieces(len(windows))])
+
+    def _fit_generator(self, windows: Windows, latents: torch.Tensor) -> None:
+        """Equations (5) and (7)."""
+        seed = derived(self.seed, _GENERATOR)
+        with seeded(seed):
+            net = self._blank_net("generator").to(self.device)
+        self.nets_["generator"], self.metrics_["generator_loss"] = train_denoiser(
+            net,
+            latents.__getitem__,
+            self._features(windows),
+            self._levels(),
+            self.settings.generator_course(),
+            seed,
+            dropped=self.settings.dropped,
+            decay=self.settings.average,
+            checkpoint=self.checkpoint,
+        )
+
+    def _add_hidden(self, windows: Windows, name: str) -> None:
+        """Its auxiliary model; all other networks stay."""
+        windows = windows.select(windows.codes(name) != UNKNOWN)
+        seed = derived(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
+        with seeded(seed):
+            net = cast(LatentReader, self._blank_net(f"auxiliary.{name}").to(self.device))
+        self.metrics_[f"auxiliary_loss_{name}"] = train_reader(
+            net,
+            self._latents(windows).__getitem__,
+            self._features(windows),
+            self._tensor(windows.codes(name)),
+            self.settings.reader_course(),
+            seed,
+            stage=f"auxiliary-{name}",
+            checkpoint=self.checkpoint,
+        )
+        self.nets_ = {**self.nets_, f"auxiliary.{name}": net}
+
+    # The bottleneck.
+
+    def _learn_spreads(self, windows: Windows) -> None:
+        """How features of a class lie around its centre: a square root of their covariance."""
+        codes, _ = joint_classes(windows, self.policy_.keep)
+        features = self._features(windows).cpu().double().numpy()
+        roots = []
+        for code in range(len(self.cells_)):
+            around = features[codes == code] - self.centres_[code]
+            sizes, directions = np.linalg.eigh(around.T @ around / len(around))
+            roots.append(directions * np.sqrt(sizes.clip(min=0)))
+        self.spreads_ = np.stack(roots).astype(np.float32)
+
+    @torch.no_grad()
+    def _told(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> torch.Tensor:
+        """z_U, where noise takes the place of a share of what it says beyond its class.
+
+        c + sqrt(1 - b) (z_U - c) + sqrt(b) noise, with c the centre of the class that is nearest,
+        and noise of the covariance of the class: what is told looks like z_U for every b.
+        """
+        told = super()._told(windows, strength, generator)
+        share = np.asarray(strength.get(_BOTTLENECK, self.settings.bottleneck), np.float32)
+        share = np.broadcast_to(share.clip(0, 1), len(windows))
+        if self.settings.told == "class" or not share.any():
+            return told
+        centres = torch.from_numpy(self.centres_).to(self.device)
+        cells = (told @ centres.T).argmax(1)
+        drawn = generator.standard_normal((len(windows), told.shape[1]), dtype=np.float32)
+        roots = torch.from_numpy(self.spreads_).to(self.device)[cells]
+        noise = (roots @ torch.from_numpy(drawn).to(self.device).unsqueeze(2)).squeeze(2)
+        part = torch.from_numpy(share.copy()).to(self.device).unsqueeze(1)
+        own = told - centres[cells]
+        mixed = centres[cells] + (1 - part).sqrt() * own + part.sqrt() * noise
+        return nn.functional.normalize(mixed)
+
+    def _probe_condition(self, windows: Windows) -> None:
+        """What encoders tell of people whom they were not trained on, by probes."""
+        held = held_out_people(windows, self.policy_.hide[0], derived(self.seed, _PROBE))
+        if held is None:
+            return
+        rehearsal, apart = copy.copy(self), windows.select(held)
+        rehearsal.nets_, rehearsal.metrics_, rehearsal.checkpoint = {}, {}, None
+        for name in self.policy_.keep:
+            rehearsal._fit_encoder(windows.select(~held), name)
+        rehearsal._learn_centres(windows.select(~held))
+        rehearsal._learn_spreads(windows.select(~held))
+        told = rehearsal._told(apart, {}, np.random.default_rng(self.seed)).cpu().numpy()
+        features = rehearsal._features(apart).cpu().numpy()
+        cells = (features @ rehearsal.centres_.T).argmax(1)
+        self.metrics_["probe"] = {
+            "people": len(np.unique(apart.subject)),
+            "windows": len(apart),
+            "z_U": probes(features, cells, apart),
+            "told": probes(told, cells, apart),
+        }
+
+    # What guided diffusion asks for.
+
+    def _space(self) -> tuple[int, ...]:
+        latent = cast(Autoencoder, self.nets_["autoencoder"]).latent
+        # The paper's U-Net goes along the latents as along a signal of one channel.
+        return latent if self.settings.small or len(latent) > 1 else (1, *latent)
+
+    def _latents(self, windows: Windows) -> torch.Tensor:
+        gather, net = self._gather(windows), cast(Autoencoder, self.nets_["autoencoder"])
+        with torch.no_grad():
+            parts = [net.latents(gather(self._places(rows))) for rows in pieces(len(windows))]
+        return torch.cat(parts).view(-1, *self._space())
+
+    def _finished(self, made: torch.Tensor) -> torch.Tensor:
+        net = cast(Autoencoder, self.nets_["autoencoder"])
+        return net.windows(made.view(-1, *net.latent))
+
+    def _features(self, windows: Windows) -> torch.Tensor:
+        """z_U, of all kept attributes side by side (section V-K), together of length 1."""
+        parts = [self.encoded(self.nets_[f"encoder.{name}"], windows) for name in self.policy_.keep]
+        return torch.cat(parts, dim=1) / len(parts) ** 0.5
+
+    def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+        """log p(S | z_U, z) by the auxiliary model."""
+        scores: torch.Tensor = self.nets_[f"auxiliary.{name}"](clean, told)
+        return scores.log_softmax(1)
+
+    @torch.no_grad()
+    def _read(self, windows: Windows, name: str) -> torch.Tensor:
+        return self._likely(name, self._latents(windows), self._features(windows))
+
+    def _net_names(self) -> tuple[str, ...]:
+        return (
+            "autoencoder",
+            *(f"encoder.{name}" for name in self.policy_.keep),
+            "generator",
+            *(f"auxiliary.{name}" for name in self.policy_.hide),
+        )
+
+    def _blank_net(self, which: str) -> nn.Module:
+        chosen, shape = self.settings, self._real_shape()
+        if which == "autoencoder":
+            return self._blank_autoencoder(shape)
+        if which.startswith("encoder."):
+            if chosen.small:
+                return SmallEncoder(shape, chosen.features, chosen.sizes("encoder")[0])
+            return PublishedEncoder(shape, chosen.published_encoder())
+        size, told = int(np.prod(self._space())), chosen.features * len(self.policy_.keep)
+        if which != "generator":
+            classes = len(self.classes_[which.removeprefix("auxiliary.")])
+            return LatentReader(size, told, classes, chosen.sizes("reader"))
+        if chosen.small:
+            return ResidualDenoiser(size, told, chosen.width, chosen.blocks, self._levels())
+        return UNet(self._space(), chosen.unet(len(self._space()) == 3, told))
+
+    def _blank_autoencoder(self, shape: tuple[int, ...]) -> Autoencoder:
+        chosen = self.settings
+        if chosen.small:
+            return convolutional_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
+        if len(shape) == 3:
+            return grid_autoencoder(shape, widths=chosen.sizes("coder"))
+        return dense_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
+
+    def _state(self) -> dict[str, np.ndarray]:
+        return {**super()._state(), "spreads": self.spreads_}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.spreads_ = state["spreads"]
+        super()._restore(state)

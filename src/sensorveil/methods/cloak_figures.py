@@ -1,0 +1,76 @@
+"""What the paper of CLOAK measures of the method itself: figure 5 and table VI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sensorveil.data.windows import Windows
+from sensorveil.files import part_of
+from sensorveil.measures.information import mutual_information_mine
+from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.guided import GuidedDiffusion
+from sensorveil.nets.courses import Checkpoint
+
+
+def information_over_training(
+    veil: Cloak, train: Windows, held: Windows, quick: bool = False
+) -> list[dict[str, float]]:
+    """Figure 5: bits that z_U tells of every attribute, after each epoch of the encoder.
+
+    `veil` is fitted; its first kept attribute's encoder is trained again on `train`, from the same
+    seed, and asked about windows `held`, which should be of people whom it is not trained on.
+    Values are held-out estimates by MINE: none is above what there is, but by chance.
+    """
+    name = veil.policy_.keep[0]
+    watcher = _Watcher(veil, held.scaled(veil.scaling_), name, quick)
+    veil.train_encoder(train.scaled(veil.scaling_), name, watcher)
+    return watcher.found
+
+
+def overhead(veil: GuidedDiffusion, windows: Windows) -> dict[str, Any]:
+    """Table VI: parameters and size (MB of 2^20 bytes, float32) of each network, and the time.
+
+    Seconds are those of one window where `windows` go together. Encoder and decoder of an
+    autoencoder are counted together; the paper leaves out the encoder, which sampling needs not.
+    """
+    sizes = {
+        which: sum(weight.numel() for weight in net.parameters())
+        for which, net in veil.nets_.items()
+    }
+    sizes["total"] = sum(sizes.values())
+    found = {
+        which: {"parameters": count, "megabytes": round(count * 4 / 2**20, 2)}
+        for which, count in sizes.items()
+    }
+    return {"networks": found, "seconds_a_window": veil.sampling_seconds(windows)}
+
+
+class _Watcher(Checkpoint):
+    """Is handed what a training has after each epoch; asks about that, and keeps nothing."""
+
+    def __init__(self, veil: Cloak, held: Windows, name: str, quick: bool) -> None:
+        self.veil, self.held, self.quick = veil, held, quick
+        self.net = veil._blank_net(f"encoder.{name}").eval().to(veil.device)
+        self.found: list[dict[str, float]] = []
+
+    def load(self, stage: str) -> dict[str, torch.Tensor]:
+        return {}
+
+    def save(self, stage: str, kept: Mapping[str, torch.Tensor], at_once: bool) -> None:
+        self.net.load_state_dict(part_of(kept, "nets.0."))
+        codes = self.veil.encoded(self.net, self.held).cpu().numpy()
+        self.found.append({name: self._bits(codes, name) for name in self.held.attributes})
+
+    def _bits(self, codes: np.ndarray, name: str) -> float:
+        return mutual_information_mine(
+            codes,
+            self.held.codes(name),
+            self.veil.seed,
+            groups=self.held.recording,
+            quick=self.quick,
+            device=self.veil.device,
+        )

@@ -1,0 +1,125 @@
+"""Settings and presets of CLOAK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sensorveil.errors import refuse_unknown
+from sensorveil.methods.guided_settings import GuidedSettings
+from sensorveil.nets.features import FeatureSettings
+from sensorveil.nets.unet import UNetSettings
+
+LAYERS = ("published", "small")
+"""Whose networks: those of the paper, or ours, which are far smaller."""
+
+
+@dataclass(frozen=True)
+class CloakSettings(GuidedSettings):
+    """Guidance, bottleneck, sizes and training; the defaults are the paper's on MotionSense.
+
+    `keep` is w_U of equation (7), `avoid` w_S of (12), `temperature` tau of (6) and `divergence`
+    the weight of the KL divergence. `bottleneck` is a strength too: the share of what z_U says
+    beyond its class that noise takes the place of, from 0 (the paper) to 1 (the class alone).
+    Sizes are those of the networks that `layers` names (see `LAYERS`): `coder` of the autoencoder,
+    `encoder` and `dense` of the encoder (a small one has one width, and no `dense`), `width` and
+    `blocks` of the denoiser, `reader` of the auxiliary models. `coder_` settings train the
+    autoencoder, `reader_` settings the encoders and auxiliary models.
+    """
+
+    keep: float = 4.5
+    avoid: float = 0.008
+    bottleneck: float = 0.0
+    temperature: float = 0.1
+    divergence: float = 1e-6
+    layers: str = "published"
+    latent: int = 60
+    features: int = 60
+    coder: str = "2048-2048-1024-512"
+    encoder: str = "64-128"
+    dense: str = "512-128"
+    width: int = 256
+    blocks: int = 2
+    reader: str = "512-256-128-60"
+    coder_epochs: int = 80
+    coder_batch: int = 512
+    coder_rate: float = 1e-3
+
+    def check(self) -> None:
+        """Refuses what is unknown or makes no sense."""
+        super().check()
+        if self.layers not in LAYERS:
+            raise refuse_unknown("layers", self.layers, LAYERS)
+        self.require(self.bottleneck <= 1, "bottleneck", "from 0 to 1")
+        for name in ("coder", "encoder", "dense", "reader"):
+            self.sizes(name)
+        if self.small:
+            self.require(len(self.sizes("encoder")) == 1, "encoder", "one number, the width")
+
+    def may_be_zero(self) -> tuple[str, ...]:
+        """The numbers that switch something off where they are 0."""
+        return (*super().may_be_zero(), "bottleneck", "divergence")
+
+    @property
+    def small(self) -> bool:
+        """Whether the networks are ours."""
+        return self.layers == "small"
+
+    def unet(self, flat: bool, condition: int) -> UNetSettings:
+        """The paper's denoiser; latents of images are images."""
+        return UNetSettings(
+            width=self.width,
+            blocks=self.blocks,
+            condition=condition,
+            kernels=2 if flat else 1,
+        )
+
+    def published_encoder(self) -> FeatureSettings:
+        """The paper's contrastive encoder."""
+        return FeatureSettings(self.sizes("encoder"), self.sizes("dense"), self.features)
+
+
+FAST: Mapping[str, Any] = {
+    "layers": "small",
+    "keep": 2.0,
+    "avoid": 0.0,
+    "bottleneck": 1.0,
+    "temperature": 0.3,
+    "features": 32,
+    "coder": "16-32",
+    "encoder": "24",
+    "width": 192,
+    "blocks": 3,
+    "reader": "128-64",
+    "sampler": "dpm-solver++",
+    "steps": 10,
+    "epochs": 100,
+    "batch": 128,
+    "rate": 2e-3,
+    "average": 0.99,
+    "coder_epochs": 10,
+    "coder_batch": 64,
+    "reader_epochs": 12,
+    "reader_batch": 128,
+    "reader_rate": 4e-3,
+}
+
+_PAPER: Mapping[str, Any] = {"avoids": "wearer"}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "fast": FAST,
+    "paper": _PAPER,
+    "mobiact": {**_PAPER, "keep": 4.0, "avoid": 0.05, "epochs": 28, "encoder": "8-16"},
+    "wifihar": {**_PAPER, "keep": 6.0, "avoid": 0.005, "encoder": "16-32"},
+    "audiomnist": {
+        **_PAPER,
+        "keep": 2.0,
+        "avoid": 0.07,
+        "epochs": 120,
+        "divergence": 1e-7,
+        "reader_epochs": 30,
+    },
+    "adience": {**_PAPER, "keep": 6.0, "avoid": 0.5, "coder": "128-256-512", "encoder": "8-16"},
+}
+"""What each of them is stands in `cloak.py`."""

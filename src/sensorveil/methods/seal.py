@@ -1,0 +1,233 @@
+"""Seal: windows made from a small code and fresh noise, with a bound that no attacker can beat.
+
+The output is a function of a discrete code and of noise alone. So nobody learns more about any
+attribute from it than from the code (the data processing inequality), and what a code tells can be
+counted on people held out of training: `measures.bounds`. With randomised response on the code
+there is a local epsilon as well, for any attribute at all.
+
+The code is in `seal_code`, what makes windows of it in `seal_generators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sensorveil.data.windows import UNKNOWN, Scaling, Windows
+from sensorveil.errors import Refusal
+from sensorveil.files import part_of
+from sensorveil.measures.bounds import Bound, bound_code
+from sensorveil.measures.inference import InferenceSettings, Panel
+from sensorveil.measures.response import randomised, within_budget
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.classes import READER, joint_classes
+from sensorveil.methods.resample import Resample
+from sensorveil.methods.seal_code import Encoder, Movement, whose
+from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining, joined
+from sensorveil.methods.seal_search import chosen, tried
+from sensorveil.methods.seal_settings import SealSettings
+from sensorveil.nets.seeding import derived
+
+SIMULATED = "simulated"
+"""How the names of datasets begin whose people nobody has to ask."""
+
+
+class Seal(Obfuscator):
+    """Encodes what is kept and how the wearer moves against their past; makes a window of that.
+
+    >>> import sensorveil
+    >>> windows = sensorveil.load("simulated", people=8, windows=10)
+    >>> veil = Seal(epochs=1, rhythm=3).fit(windows.train, keep="activity", hide="gender")
+    >>> veil.metrics_["generator"], veil.encoder_.count  # 4 activities x 3 x 3 levels
+    ('pool', 36)
+    """
+
+    name = "seal"
+    summary = "a window made from a small code and noise, with a bound on what the code tells"
+    capabilities = Capabilities(
+        strengths={
+            "epsilon": "local epsilon of one window, by randomised response; lower hides more",
+            "budget": "the most epsilon that one recording may spend; then windows say nothing",
+        },
+        emits_donors=True,
+    )
+    Settings = SealSettings
+    presets = {  # noqa: RUF012 (a constant of the class)
+        "fast": {},
+        "paper": Resample.presets["paper"],
+    }
+    settings: SealSettings
+
+    def encode(self, windows: Windows) -> np.ndarray:
+        """The code of each window, in the order of time within a recording.
+
+        It is all that a window made from it can tell of the wearer.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        return self._encode(windows.scaled(self.scaling_))
+
+    def bounds(self, windows: Windows) -> tuple[Bound, ...]:
+        """What the code can tell anybody about each attribute that is not kept.
+
+        The windows must be of people who took no part in training.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        codes = self._codes_behind(windows.scaled(self.scaling_))
+        codes = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        return tuple(
+            bound_code(codes, windows.codes(name), windows.subject, name)
+            for name in windows.attributes
+            if name not in self.policy_.keep and (windows.codes(name) != UNKNOWN).any()
+        )
+
+    # Training.
+
+    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+        made = self._generator_name()
+        held = self._held_out(windows, generator)
+        learnt = windows.select(~held)
+        if held.any():  # whoever is counted must not even be in the units
+            self.scaling_ = Scaling.of(learnt.scaled(None))
+            learnt = learnt.scaled(self.scaling_)
+        codes, self.cells_ = joint_classes(learnt, self.policy_.keep)
+        learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
+        movement = self._movement(learnt, codes)
+        levels = self._levels(learnt, movement, generator)
+        self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
+        self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
+        self._fit_generator(made, learnt, self.encoder_.donated(movement))
+        found = self.bounds(windows.select(held)) if held.any() else ()
+        self.metrics_ |= {
+            "levels": list(levels),
+            "codes": self.encoder_.count,
+            "donors": self.settings.donors,
+            "epsilon": self.settings.epsilon,
+            "budget": self.settings.budget,
+            "bounds": [bound.as_dict() for bound in found],
+        }
+
+    def _levels(
+        self, learnt: Windows, movement: Movement, generator: np.random.Generator
+    ) -> tuple[int, int]:
+        """How many levels of each: those that are set, or found where a search is asked for."""
+        most = (self.settings.rhythm, self.settings.intensity)
+        if not self.settings.max_advantage:
+            return most
+        hide = self.policy_.hide
+        candidates = tried(learnt, movement, len(self.cells_), hide, most, generator)
+        best = chosen(candidates, self.settings.max_advantage)
+        self.metrics_["search"] = [one.as_dict() for one in candidates]
+        return best.rhythm, best.intensity
+
+    def _fit_generator(self, made: str, donors: Windows, codes: np.ndarray) -> None:
+        """The generator learns codes that donors have; those without are served by the nearest."""
+        there, numbered = np.unique(codes, return_inverse=True)
+        mask = np.isin(np.arange(self.encoder_.count), there)
+        self.served_ = np.searchsorted(there, self.encoder_.nearest(mask))
+        self.generator_: Generator = GENERATORS[made]().fit(donors, numbered, len(there))
+        self.metrics_ |= {
+            "generator": made,
+            "emits_donors": self.generator_.emits_donors,
+            "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
+        }
+
+    def _held_out(self, windows: Windows, generator: np.random.Generator) -> np.ndarray:
+        """Which windows are of people who are counted for the bound, and not learnt from."""
+        people = generator.permutation(np.unique(windows.subject))
+        count = round(self.settings.held_out * len(people))
+        if self.settings.held_out and not 0 < count < len(people):
+            raise Refusal(
+                f"setting 'held_out' is {self.settings.held_out}: of {len(people)} people that"
+                f" leaves {len(people) - count} to learn from and {count} to count"
+            )
+        return np.isin(windows.subject, people[:count])
+
+    def _generator_name(self) -> str:
+        origin = self.origin_
+        return self.settings.generator_for(bool(origin and origin.dataset.startswith(SIMULATED)))
+
+    def _reader(self) -> Panel:
+        one = self.settings
+        settings = InferenceSettings(one.width, one.epochs, one.batch, one.rate)
+        return Panel(one.readers, settings, derived(self.seed, READER), self.device)
+
+    # Obfuscation.
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        codes = self._told(self._encode(windows), windows, strength, generator)
+        signal = self.generator_.make(self.served_[codes], generator)
+        samples = round(self.settings.join * self.rate_)
+        return joined(signal, self._before(windows), samples) if samples else signal
+
+    def _told(
+        self,
+        codes: np.ndarray,
+        windows: Windows,
+        strength: Mapping[str, np.ndarray],
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """The codes that windows are made from: as they are, or by randomised response."""
+        for name, numbers in strength.items():
+            if (numbers <= 0).any():
+                raise Refusal(f"strength '{name}' must be above 0")
+        epsilon = strength.get("epsilon", np.full(len(codes), self.settings.epsilon))
+        budget = strength.get("budget", np.full(len(codes), self.settings.budget))
+        if not epsilon.any():
+            if budget.any():
+                raise Refusal("strength 'budget' limits epsilon; give 'epsilon' too")
+            return codes
+        if budget.any():
+            owner = whose(windows, self.settings.past)
+            epsilon = within_budget(epsilon, budget, owner, windows.start)
+        return randomised(codes, self.encoder_.count, epsilon, generator)
+
+    def _encode(self, windows: Windows) -> np.ndarray:
+        return self.encoder_.encode(self._movement(windows, self.reader_.predict(windows)))
+
+    def _movement(self, windows: Windows, read: np.ndarray) -> Movement:
+        return Movement.of(windows, read, self.settings.past, self.settings.memory)
+
+    def _before(self, windows: Windows) -> np.ndarray:
+        return adjoining(windows.recording, windows.start, windows.length)
+
+    def _codes_behind(self, windows: Windows) -> np.ndarray:
+        """All codes that each window is made from, (n, 1) or, with joins, (n, 2).
+
+        The second is that of the window before, or one more than there are where there is none.
+        """
+        codes = self._encode(windows)
+        if not self.settings.join:
+            return codes[:, None]
+        before = self._before(windows)
+        return np.stack([codes, np.where(before >= 0, codes[before], self.encoder_.count)], axis=1)
+
+    def _condition(self, windows: Windows) -> np.ndarray | None:
+        """The codes, or nothing where what is told are not the codes but drawn from them."""
+        if self.settings.epsilon:
+            return None
+        one_hot = np.eye(self.encoder_.count + 1, dtype=np.float32)[self._codes_behind(windows)]
+        return one_hot.reshape(len(windows), -1)
+
+    # On disk.
+
+    def _state(self) -> dict[str, np.ndarray]:
+        parts = {
+            "reader": self.reader_.state(),
+            "encoder": self.encoder_.state(),
+            "generator": self.generator_.state(),
+        }
+        flat = {f"{part}.{k}": v for part, arrays in parts.items() for k, v in arrays.items()}
+        return flat | {"cells": self.cells_, "served": self.served_}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.cells_, self.served_ = state["cells"], state["served"]
+        shape = (self.shape_[0] * (3 if self.complex_ else 1), *self.shape_[1:])
+        self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
+        self.encoder_ = Encoder.restored(part_of(state, "encoder."))
+        generator = GENERATORS[self._generator_name()]()
+        self.generator_ = generator.restore(part_of(state, "generator."), self.shape_[-1])

@@ -1,0 +1,187 @@
+"""Seal's code: what is kept, and where the wearer's movement ranks in their own recent past.
+
+A code is the class that was read, a level of rhythm and a level of intensity. Rhythm is the
+logarithm of the strongest frequency, intensity that of the energy, both of the window in standard
+units. How fast and how hard somebody moves tells who they are, and so does how much that varies.
+So a level is a rank among the wearer's own earlier windows of the same class, and nothing else:
+where windows come in no particular order, ranks are uniform and independent of each other, however
+the values are distributed (Rényi 1962). Then neither one level nor a whole session of them tells
+anything about the wearer; what is left is order: whether somebody tires, warms up, hurries. Nothing
+of later windows is needed, so it works in a stream.
+
+Donors' windows are given out by their rank among all windows of their class: where the wearer is at
+the upper end of their own past, the output is at the upper end of everybody's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.measures.signals import dominant_frequency, energy, power_spectrum
+
+RECORDING, PERSON, NONE = "recording", "person", "none"
+PASTS = (RECORDING, PERSON, NONE)
+"""Whose earlier windows are the past: the recording's, the person's, or nobody's."""
+
+_BATCH = 1024
+_SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
+_STILL = 1e-6  # energy in standard units below which a window counts as still
+
+
+def measured(windows: Windows) -> np.ndarray:
+    """Rhythm and intensity of each window, (n, 2); of images, nothing is said (0).
+
+    >>> time = np.arange(128) / 50
+    >>> signal = np.stack([np.sin(2 * np.pi * 2 * time), 3 * np.sin(2 * np.pi * 4 * time)])
+    >>> rhythm, intensity = measured(Windows.from_signal(signal[:, None], rate=50.0)).T
+    >>> print(f"{np.exp(np.diff(rhythm))[0]:.2f} {np.exp(np.diff(intensity))[0]:.2f}")
+    2.00 9.09
+    """
+    if len(windows.shape) > 2 or windows.length < _SHORTEST:
+        return np.zeros((len(windows), 2))
+    parts = []
+    for batch in windows.batches(_BATCH):
+        signal = np.abs(batch) if windows.is_complex else batch
+        rhythm = dominant_frequency(power_spectrum(signal), windows.rate, windows.length)
+        slowest = windows.rate / windows.length
+        logs = np.log(np.maximum(rhythm, slowest)), np.log(np.maximum(energy(signal), _STILL))
+        parts.append(np.stack(logs, axis=1))
+    return np.concatenate(parts)
+
+
+class Past:
+    """Earlier values of one kind, so many at most, and where a new one ranks among them.
+
+    >>> past = Past(memory=3)
+    >>> [past.rank(value) for value in (5.0, 7.0, 6.0, 6.0)]
+    [0.5, 0.75, 0.5, 0.5]
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._sorted: list[float] = []
+        self._order: deque[float] = deque()
+
+    def rank(self, value: float) -> float:
+        """The middle of its place among the earlier ones, from 0 to 1; then it joins them."""
+        below = bisect_left(self._sorted, value)
+        same = bisect_right(self._sorted, value) - below
+        place = (below + same / 2 + 0.5) / (len(self._sorted) + 1)
+        insort(self._sorted, value)
+        self._order.append(value)
+        if len(self._order) > self._memory:
+            del self._sorted[bisect_left(self._sorted, self._order.popleft())]
+        return place
+
+
+def whose(windows: Windows, past: str) -> np.ndarray:
+    """Whose each window is: the number of its recording, or of its person."""
+    return windows.subject if past == PERSON else windows.recording
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """What windows do, (n, 2) each, and the class that was read in each of them.
+
+    `values` are rhythm and intensity as they are, `ranks` where they lie in the past, from 0 to
+    1; None where no past is looked at.
+    """
+
+    values: np.ndarray
+    ranks: np.ndarray | None
+    read: np.ndarray
+
+    @classmethod
+    def of(cls, windows: Windows, read: np.ndarray, past: str, memory: int) -> Movement:
+        """Window after window in time, each among earlier ones of its class."""
+        values = measured(windows)
+        if past == NONE:
+            return cls(values, None, read)
+        owner, ranks = whose(windows, past), np.empty_like(values)
+        pasts: dict[Hashable, tuple[Past, Past]] = {}
+        for place in np.lexsort([windows.start, windows.recording, owner]).tolist():
+            key = (int(owner[place]), int(read[place]))
+            rhythm, intensity = pasts.setdefault(key, (Past(memory), Past(memory)))
+            ranks[place] = rhythm.rank(values[place, 0]), intensity.rank(values[place, 1])
+        return cls(values, ranks, read)
+
+
+class Encoder:
+    """Turns movement into codes of so many levels; it learns where donors' levels part."""
+
+    def __init__(self, rhythm: int, intensity: int) -> None:
+        self.rhythm, self.intensity = rhythm, intensity
+
+    @property
+    def count(self) -> int:
+        """How many codes there are."""
+        return self.classes_ * self.rhythm * self.intensity
+
+    def fit(self, movement: Movement, classes: int) -> Encoder:
+        """Learns from windows of known class: levels part each class into equal shares."""
+        self.classes_ = classes
+        self.cuts_ = tuple(
+            np.stack(
+                [
+                    np.quantile(movement.values[movement.read == one, which], _parts(number))
+                    for one in range(classes)
+                ]
+            )
+            for which, number in enumerate((self.rhythm, self.intensity))
+        )
+        return self
+
+    def encode(self, movement: Movement) -> np.ndarray:
+        """The code of each window."""
+        if movement.ranks is None:
+            return self.donated(movement)
+        numbers = np.array([self.rhythm, self.intensity])
+        levels = np.minimum((movement.ranks * numbers).astype(int), numbers - 1)
+        return self._numbered(movement.read, levels)
+
+    def donated(self, movement: Movement) -> np.ndarray:
+        """The code for which each window may be given out, if it is a donor's."""
+        levels = [
+            (movement.values[:, which, None] > cuts[movement.read]).sum(1)
+            for which, cuts in enumerate(self.cuts_)
+        ]
+        return self._numbered(movement.read, np.stack(levels, axis=1))
+
+    def nearest(self, there: np.ndarray) -> np.ndarray:
+        """For each code the nearest that is `there` (a mask), of its class where it can be."""
+        group, *levels = np.indices((self.classes_, self.rhythm, self.intensity)).reshape(3, -1)
+        places = np.stack(levels, axis=1) / np.array([self.rhythm, self.intensity])
+        apart = np.abs(places[:, None] - places[None]).sum(2)
+        apart[group[:, None] != group[None]] += 2  # farther than any level
+        apart[:, ~there] = np.inf
+        return apart.argmin(1)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that was learnt, as arrays."""
+        return {"rhythm": self.cuts_[0], "intensity": self.cuts_[1]}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, np.ndarray]) -> Encoder:
+        """The encoder that `state` was taken from."""
+        cuts = (state["rhythm"], state["intensity"])
+        encoder = cls(*(table.shape[1] + 1 for table in cuts))
+        encoder.classes_, encoder.cuts_ = len(cuts[0]), cuts
+        return encoder
+
+    def _numbered(self, read: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        return (read * self.rhythm + levels[:, 0]) * self.intensity + levels[:, 1]
+
+
+def _parts(number: int) -> np.ndarray:
+    """Where to cut so that so many equal parts are left.
+
+    >>> _parts(4).tolist(), _parts(1).tolist()
+    ([0.25, 0.5, 0.75], [])
+    """
+    return np.arange(1, number) / number

@@ -1,0 +1,99 @@
+"""Augmentation: generated windows that carry the class help where real ones are few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sensorveil.audit.augmentation import augmentation, joined
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.methods.base import Capabilities
+from sensorveil.methods.none import NoObfuscation
+
+
+def windows(count: int, seed: int, spread: float = 1.0) -> Windows:
+    """Two classes around -1 and 1, four people."""
+    chance = np.random.default_rng(seed)
+    codes = chance.integers(2, size=count)
+    signal = (2 * codes - 1)[:, None, None] + spread * chance.normal(size=(count, 1, 4))
+    labels = {"activity": codes, "subject": np.arange(count) % 4}
+    return replace(Windows.from_signal(signal, labels), classes={
+        "activity": ("low", "high"), "subject": tuple("abcd")
+    })  # fmt: skip
+
+
+def split(train: Windows, test: Windows) -> Split:
+    return Split(train, test, train, test)
+
+
+class Nearest:
+    """Reads the class whose mean is nearest."""
+
+    def __init__(self, some: Windows) -> None:
+        codes, flat = some.codes("activity"), some.signal.reshape(len(some), -1)
+        self.centres = np.stack([flat[codes == code].mean(0) for code in (0, 1)])
+
+    def predict(self, some: Windows) -> np.ndarray:
+        flat = some.signal.reshape(len(some), 1, -1)
+        return ((flat - self.centres) ** 2).sum(2).argmin(1)
+
+
+class Perfect(NoObfuscation):
+    """Makes windows that are their class and nothing else: what no real method could do."""
+
+    capabilities = Capabilities()
+
+    def _obfuscate(self, windows, strength, generator):
+        wanted = (2 * windows.codes("activity") - 1)[:, None, None] * 50.0
+        return self.scaling_.apply(np.broadcast_to(wanted, windows.signal.shape))
+
+
+def test_the_table_against_counting() -> None:
+    """With one seed and one fold the values are plain accuracies."""
+    train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
+    found = augmentation(
+        lambda seed: Perfect(seed=seed),
+        [split(train, test)],
+        "activity",
+        "subject",
+        train=lambda some, seed: Nearest(some),
+        seeds=1,
+    )
+    real = (Nearest(train).predict(test) == test.codes("activity")).mean()
+    assert found.real.value == pytest.approx(real)
+    assert found.gain.value == pytest.approx(found.mixed.value - found.real.value)
+    assert found.gain.value > 0.02
+    assert found.real.people == 4
+    assert found.real.low <= found.real.value <= found.real.high
+    assert set(found.as_dict()) == {"attribute", "real", "mixed", "gain"}
+
+
+def test_folds_bring_their_own_people() -> None:
+    whole = windows(400, 2)
+    folds = [
+        split(whole.select(whole.subject != person), whole.select(whole.subject == person))
+        for person in range(4)
+    ]
+    found = augmentation(
+        lambda seed: NoObfuscation(seed=seed),
+        folds,
+        "activity",
+        "subject",
+        train=lambda some, seed: Nearest(some),
+        seeds=2,
+    )
+    assert (found.real.people, found.real.seeds) == (4, 2)
+    assert found.gain.value == 0  # the same windows twice have the same means
+
+
+def test_joined_is_one_to_one_and_keeps_names() -> None:
+    some = windows(10, 3)
+    both = joined(some, some, "activity")
+    assert len(both) == 20
+    assert both.classes["activity"] == ("low", "high")
+    np.testing.assert_array_equal(both.signal[10:], some.signal)
+    assert both.channels == some.channels
+    assert len(joined(some, None, "activity")) == 10

@@ -1,0 +1,111 @@
+"""No attacker beats the bound, unless the output holds more than the code: then it is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sensorveil.audit.attackers import CONVOLUTIONS, Budget
+from sensorveil.audit.bounded import with_bounds
+from sensorveil.audit.folds import Fold, obfuscated, second
+from sensorveil.audit.ladder import climb
+from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, AttributeAudit
+from sensorveil.data.catalog import load
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.measures.bounds import bound_code
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.noise import Noise
+from sensorveil.methods.seal import Seal
+
+FAST = Budget(windows=1000, kernels=50, rounds=20, families=(CONVOLUTIONS,))
+
+
+class Peeping(Seal):
+    """Says that it makes windows from codes alone, and lets the raw one shine through."""
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> np.ndarray:
+        return 0.1 * super()._obfuscate(windows, strength, generator) + windows.signal
+
+
+def people(split: str = "subject") -> Split:
+    return load("simulated", split, people=80, windows=6, recordings=1, gender=8.0)
+
+
+def climbed(veil: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
+    fold = Fold(veil, split, second(veil, split))
+    output = {(0, 0): obfuscated(fold, None, 0, FAST)}
+    (found,) = climb([fold], output, ["gender"], [0], FAST, "cpu")
+    return fold, found
+
+
+def sealed(kind: type[Seal], split: Split) -> Seal:
+    settings = {"width": 8, "epochs": 3, "rhythm": 3, "intensity": 1}
+    return kind(**settings).fit(split.train, "activity", "gender")
+
+
+@pytest.fixture(scope="module")
+def honest() -> tuple[Fold, AttributeAudit]:
+    split = people()
+    return climbed(sealed(Seal, split), split)
+
+
+def test_a_generator_that_peeks_is_caught() -> None:
+    split = people()
+    fold, found = climbed(sealed(Peeping, split), split)
+    (judged,) = with_bounds([fold], [found])
+    assert judged.bound is not None
+    assert not judged.bound.vacuous
+    assert judged.worst.accuracy.low > judged.bound.accuracy
+    assert judged.verdict.status == NOT_HIDDEN
+    assert "more of the window than its code" in judged.verdict.reason
+
+
+def test_nobody_beats_the_bound_of_an_honest_one(honest: tuple[Fold, AttributeAudit]) -> None:
+    fold, found = honest
+    (judged,) = with_bounds([fold], [found])
+    assert judged.bound is not None
+    assert found.worst.accuracy.low <= judged.bound.accuracy
+    assert judged.verdict == found.verdict
+    codes = fold.veil.encode(fold.split.test)  # type: ignore[attr-defined]
+    wanted = bound_code(codes, fold.split.test.codes("gender"), fold.split.test.subject, "gender")
+    assert judged.bound.accuracy == pytest.approx(wanted.accuracy)
+
+
+def test_a_verdict_follows_from_what_is_beaten(honest: tuple[Fold, AttributeAudit]) -> None:
+    """An attack above the bound counts, one on raw data or on the control does not."""
+    fold, found = honest
+    high = replace(found.worst.accuracy, value=0.99, low=0.98, high=1.0)
+    passed = replace(found, verdict=replace(found.verdict, status=HIDDEN))
+    for level, status in (("raw", HIDDEN), ("control", HIDDEN), ("lazy", NOT_HIDDEN)):
+        attacks = (replace(found.worst, level=level, accuracy=high),)
+        (judged,) = with_bounds([fold], [replace(passed, attacks=attacks)])
+        assert judged.verdict.status == status
+
+
+def test_folds_hold_all_together(honest: tuple[Fold, AttributeAudit]) -> None:
+    fold, found = honest
+    (one,) = with_bounds([fold], [found])
+    (both,) = with_bounds([fold, fold], [found])
+    assert one.bound is not None
+    assert both.bound is not None
+    assert both.bound.people == 2 * one.bound.people
+    assert both.bound.accuracy > one.bound.accuracy
+    assert both.bound.confidence == pytest.approx(0.95)
+
+
+def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
+    honest: tuple[Fold, AttributeAudit],
+) -> None:
+    fold, found = honest
+    plain = Noise().fit(fold.split.train, "activity", "gender")
+    assert with_bounds([Fold(plain, fold.split, plain)], [found])[0].bound is None
+    seen = replace(fold.split, test=fold.split.train)
+    assert with_bounds([Fold(fold.veil, seen, fold.veil)], [found])[0].bound is None
+    randomised = Seal(width=4, epochs=1, epsilon=1.0).fit(fold.split.train, "activity", "gender")
+    assert with_bounds([Fold(randomised, fold.split, randomised)], [found])[0].bound is None

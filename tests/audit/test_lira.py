@@ -1,0 +1,105 @@
+"""LiRA: the likelihood ratio of two normals, halves that are fair, and members that are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sensorveil.audit.lira import confidence, halves, likelihood_ratios, lira, memory
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+
+
+def windows(count: int = 400) -> Windows:
+    signal = np.random.default_rng(0).normal(size=(count, 1, 4)).astype(np.float32)
+    return Windows.from_signal(signal, {"activity": np.arange(count) % 3})
+
+
+class Told:
+    """A model that answers with fixed log-probabilities."""
+
+    def __init__(self, logs: np.ndarray) -> None:
+        self.logs = logs
+
+    def log_probabilities(self, _: Windows) -> np.ndarray:
+        return self.logs
+
+
+def test_confidence_is_the_margin_of_the_true_class() -> None:
+    shares = np.array([[0.7, 0.2, 0.1], [0.5, 0.25, 0.25], [1 - 2e-12, 1e-12, 1e-12]])
+    found = confidence("activity")(Told(np.log(shares)), windows(3))
+    wanted = [np.log(0.7 / 0.3), np.log(0.25 / 0.75), np.log(1e-12 / (1 - 1e-12))]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("models", [20, 80])
+def test_ratios_against_scipy(models: int) -> None:
+    """Few models share one variance over all windows, many have one for each."""
+    generator = np.random.default_rng(1)
+    scores = generator.normal(size=(models, 30)) * np.linspace(0.5, 2, 30)
+    inside = halves(np.arange(30), models + 1, 0)[:-1]
+    asked = generator.normal(size=30)
+    logs = []
+    for side in (True, False):
+        centres = [np.median(scores[inside[:, i] == side, i]) for i in range(30)]
+        spreads = [np.mean((scores[inside[:, i] == side, i] - centres[i]) ** 2) for i in range(30)]
+        if models < 64:
+            spreads = [np.mean(spreads)] * 30
+        logs.append(norm.logpdf(asked, centres, np.sqrt(spreads)))
+    np.testing.assert_allclose(likelihood_ratios(scores, inside, asked), logs[0] - logs[1])
+
+
+def test_halves_are_fair_and_keep_recordings_together() -> None:
+    groups = np.repeat(np.arange(50), 3)
+    inside = halves(groups, 17, seed=4)
+    assert inside.shape == (17, 150)
+    assert (inside[:16].sum(0) == 8).all()
+    assert inside[-1].sum() == 75
+    assert (inside[:, ::3] == inside[:, 1::3]).all()
+    assert np.abs(np.corrcoef(inside[:, ::3])[np.triu_indices(17, 1)]).max() < 0.6
+
+
+def attacked(memory: float) -> float:
+    """A model that scores what it saw higher, on top of how easy a window is by itself."""
+    some = windows()
+    easy = np.random.default_rng(5).normal(size=len(some)) * 5
+    place = {row.tobytes(): number for number, row in enumerate(some.signal)}
+
+    def train(members: Windows, seed: int) -> np.ndarray:
+        seen = np.zeros(len(some), bool)
+        seen[[place[row.tobytes()] for row in members.signal]] = True
+        noise = np.random.default_rng(seed).normal(size=len(some)) * 0.3
+        return easy + memory * seen + noise
+
+    found = lira(train, lambda model, _: model, some, shadows=16, seed=2)
+    assert found.members == found.others == 200
+    return found.at_1
+
+
+def test_members_are_found_among_windows_that_differ_more_than_they_do() -> None:
+    """A threshold for all windows would find nearly nobody: windows differ by 5, members by 2."""
+    assert attacked(2.0) > 0.9
+    assert attacked(0.0) < 0.1
+
+
+def test_too_few_shadows() -> None:
+    with pytest.raises(Refusal, match="shadow models"):
+        lira(lambda some, seed: None, lambda model, some: np.zeros(1), windows(), shadows=1)
+
+
+def test_a_generator_that_knows_its_windows_is_found_out() -> None:
+    """By `memory`, in place of `confidence`: here of a stand-in whose errors are known."""
+
+    class Known:
+        def __init__(self, members: Windows, seed: int) -> None:
+            self.seen = {row.tobytes() for row in members.signal}
+            self.chance = np.random.default_rng(seed)
+
+        def errors(self, some: Windows) -> np.ndarray:
+            seen = np.array([row.tobytes() in self.seen for row in some.signal])
+            size = np.abs(some.signal).mean((1, 2))  # some windows are harder than others
+            return size * np.exp(0.1 * self.chance.normal(size=len(some)) - 0.5 * seen)
+
+    found = lira(Known, memory, windows(), shadows=12, seed=1)
+    assert found.at_1 > 0.8

@@ -1,0 +1,101 @@
+"""sensorveil donors and augment run the paper's experiments, at a small size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import intel5300_writer as writer
+import numpy as np
+import pytest
+
+from sensorveil.audit import membership
+from sensorveil.cli import donors
+
+TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8"
+DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
+SMALL = (*DATA, "--set", TINY, "--quick", "--seeds", "1")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classifiers smaller still than those of --quick."""
+    from sensorveil.measures.residual import ResidualSettings
+
+    monkeypatch.setattr(donors, "_classifier", lambda quick: ResidualSettings(4, 2, 16, 4e-3))
+
+
+def test_donors_prints_and_writes_every_row(done: Callable[..., Any]) -> None:
+    asked = ("--row", "raw,plain,hybrid-dp,csi-vae", "--public", "1", "--lambda", "0.5")
+    files = ("--out", "donors.json", "--features", "features.safetensors")
+    outcome = done("donors", *SMALL, *asked, *files)
+    content = json.loads(Path("donors.json").read_text())
+    rows = ["raw", "plain", "hybrid-dp", "csi-vae", "hybrid, lambda 0.5"]
+    assert [score["contender"] for score in content["scores"]] == rows
+    for row in rows:
+        assert row in outcome.out
+    assert "[0.99]" in outcome.out  # the paper's, and that it is of other data
+    assert "Widar3.0: other data" in outcome.out
+    promised = {score["contender"]: score["privacy"] for score in content["scores"]}
+    assert promised["hybrid-dp"]["epsilon"] > 0
+    assert promised["hybrid, lambda 0.5"]["epsilon"] is None
+    assert content["conditions"]["command"].startswith("sensorveil donors")
+    before = Path("features.safetensors").read_bytes()
+    done("donors", *SMALL, "--row", "raw", *files)
+    assert Path("features.safetensors").read_bytes() == before
+
+
+def test_augment(done: Callable[..., Any]) -> None:
+    told = done("augment", "csi", *SMALL, "--protocol", "subject", "--folds", "2", "--json",
+                "--out", "gain.json").out  # fmt: skip
+    content = json.loads(told)
+    assert content == json.loads(Path("gain.json").read_text())
+    assert content["split"] == "subject"
+    assert content["real"]["people"] == 2  # one of four people in each of two folds
+    assert 0 <= content["mixed"]["value"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("donors", "--row", "cooked", "--out", "a.json"), "row 'cooked' is unknown"),
+        (("donors", "--row", "hybrid-dp", "--out", "a.json"), "needs --public"),
+        (("donors", "--out", "a.csv"), "must end in .json"),
+        (("donors", "--row", "raw", "--seeds", "0", "--out", "a.json"), "at least one"),
+        (("donors", "--lambda", "much", "--row", "raw", "--out", "a.json"), "'much' is no number"),
+        (("augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
+        (("augment", "csi", "--set", "mode=odd", "--out", "a.json"), "mode 'odd' is unknown"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], line: str, refused: Callable[..., str]) -> None:
+    assert line in refused(*arguments)
+
+
+def test_widar_in_the_authors_folders(
+    done: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's own dataset, on small logs; what several receivers heard is never torn apart."""
+    content = writer.log(writer.random_csi(np.random.default_rng(0), 30))
+    for user in (5, *range(10, 18)):
+        for gesture, repetition, receiver in product((1, 9), (1, 2), (1, 2)):
+            name = f"user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
+            place = tmp_path / "logs" / "20181130" / f"user{user}" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    seen: list[np.ndarray] = []
+    deal = membership.dealt
+
+    def watched(groups: np.ndarray, *rest: int) -> np.ndarray:
+        seen.append(groups)
+        return deal(groups, *rest)
+
+    monkeypatch.setattr(membership, "dealt", watched)
+    files = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--out", "donors.json")
+    done("donors", *files, "--row", "raw,plain", "--set", TINY, "--quick", "--seeds", "1")
+    rows = json.loads(Path("donors.json").read_text())["scores"]
+    assert [row["contender"] for row in rows] == ["raw", "plain"]
+    for groups in seen:
+        assert np.unique(groups, return_counts=True)[1].tolist() == [2] * 36

@@ -1,0 +1,119 @@
+"""sensorveil federate and personalise: runs, resumed runs, refusals."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sensorveil.cli.main import main
+from sensorveil.errors import Refusal
+from sensorveil.federated import in_process
+from sensorveil.methods.run import load_run
+
+DATA = ["--data", "simulated", "--option", "people=6"]
+SMALL = ["--set", "widths=24-24-16-16", "--set", "reader_epochs=1", "--set", "reader_width=4"]
+POLICY = ["--keep", "activity", "--hide", "gender"]
+PLAN = ["--plan", "epochs=1,rounds=2,share=0.5,balance=0"]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["sensorveil", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert ended.value.code == code, said.err
+        return said.err if code else said.out
+
+    return run
+
+
+def simulate(command, out: str, *words: str, code: int = 0) -> str:
+    given = ["federate", "simulate", *DATA, *POLICY, *SMALL, *PLAN, "--engine", "process"]
+    return command(*given, "--out", out, *words, code=code)
+
+
+def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
+    told = json.loads(simulate(command, "run", "--json"))["federation"]
+    assert (told["rounds"], len(told["bytes_by_round"])) == (2, 2)
+    assert [place.name for place in tmp_path.iterdir()] == ["run"]
+    veil = load_run(tmp_path / "run")
+    assert veil.metrics_["federation"]["bytes"] == told["bytes"]
+    assert veil.origin_.dataset == "simulated"
+
+
+def test_it_goes_on_with_what_was_stopped(command, tmp_path, monkeypatch):
+    simulate(command, "whole")
+    rounds = in_process.run_rounds
+
+    def stopped(state, plan, *rest):
+        rounds(state, replace(plan, rounds=1), *rest)
+        raise Refusal("the power is gone")
+
+    monkeypatch.setattr(in_process, "run_rounds", stopped)
+    assert "the power is gone" in simulate(command, "run", code=2)
+    assert (tmp_path / "run.unfinished").is_dir()
+    assert "go on with --resume" in simulate(command, "run", "--start", "run.start", code=2)
+    monkeypatch.setattr(in_process, "run_rounds", rounds)
+    simulate(command, "run", "--resume")
+    assert torch.equal(*(load_run(tmp_path / name).weights() for name in ("run", "whole")))
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["run", "whole"]
+
+
+def test_a_private_one_says_its_epsilon_and_its_unit(command):
+    said = simulate(command, "run", "--plan", "noise=4.0", "--plan", "seed=3")
+    assert "round 2: epsilon " in said
+    assert "at delta 1e-05, for all data of one person" in said
+
+
+def test_fedblinder_and_a_start_of_ones_own(command, tmp_path):
+    simulate(command, "first")
+    simulate(command, "second", "--start", "first", "--fedblinder")
+    plan = load_run(tmp_path / "second").metrics_["federation"]["plan"]
+    assert (plan["sends"], plan["local_steps"], plan["inner_steps"]) == ("changes", 5, 0)
+    assert (tmp_path / "first").is_dir()
+
+
+def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
+    simulate(command, "run")
+    words = ["personalise", "run", *DATA, "--person", "2", "--steps", "3", "--out", "own"]
+    told = json.loads(command(*words, "--json"))
+    assert (told["steps"], 0 < told["windows"] < 20) == (3, True)
+    assert not torch.equal(
+        load_run(tmp_path / "own").weights(), load_run(tmp_path / "run").weights()
+    )
+    assert "person 'nobody' is unknown" in command(
+        "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
+    )
+
+
+def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
+    simulate(command, "run")
+    command("federate", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *PLAN)
+    assert [place.name for place in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
+    told = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert told["components"]["clientapp"] == "sensorveil.federated.apps:client"
+    assert told["config"]["plan"]["rounds"] == 2
+    assert told["config"]["run"] == str(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--plan", "ronds=3"], "setting of a plan 'ronds' is unknown"),
+        (["--plan", "quorum=2"], "setting 'quorum' is 2.0; it must be at most 1"),
+        (["--engine", "post"], "engine 'post' is unknown; known: flower, process"),
+        (["--set", "latent=0"], "setting 'latent' is 0; it must be above 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, line):
+    assert line in simulate(command, "run", *words, code=2)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,41 @@
+"""Seal through the commands: its search, its strengths, and whose windows it may give out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+POLICY = ("--keep", "activity", "--hide", "gender")
+SMALL = ("--set", "epochs=1,width=4,rhythm=3")
+Command = Callable[..., Any]
+
+
+def test_the_search_and_a_budget(done: Command, simulated: tuple[str, ...], tmp_path: Path) -> None:
+    allowed = ("--max-advantage", "0.5")
+    done("fit", "seal", *POLICY, *SMALL, *allowed, *simulated, "--out", "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["settings"]["max_advantage"] == 0.5
+    tried = json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]
+    assert {(one["rhythm"], one["intensity"]) for one in tried} == {(1, 1), (1, 3), (3, 1), (3, 3)}
+    private = ("--strength", "epsilon=1,budget=2")
+    done("obfuscate", "run", *simulated, *private, "--out", "hidden.npz")
+    assert (tmp_path / "hidden.npz").is_file()
+
+
+def test_what_does_not_search_takes_no_allowance(
+    refused: Command, simulated: tuple[str, ...]
+) -> None:
+    allowed = ("--max-advantage", "0.1")
+    assert "max_advantage" in refused("fit", "noise", *POLICY, *allowed, *simulated, "--out", "r")
+
+
+def test_people_of_a_table_must_have_agreed(
+    done: Command, refused: Command, table: Path, tmp_path: Path
+) -> None:
+    fit = ("fit", "seal", "--data", table, *POLICY, *SMALL)
+    assert "agreed" in refused(*fit, "--set", "generator=pool", "--out", "run")
+    done(*fit, "--set", "donors=they signed", "--out", "run")
+    card = (tmp_path / "run" / "card.md").read_text()
+    assert "they signed" in card

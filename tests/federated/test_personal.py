@@ -1,0 +1,52 @@
+"""Personalising: few windows of one person, and a loss that falls on the others of that person."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sensorveil.errors import Refusal
+from sensorveil.federated.client import people_of
+from sensorveil.federated.personal import adaptation_set, personalised
+from sensorveil.methods.blinder import Blinder
+from sensorveil.methods.conformance import example_windows
+
+
+def test_the_set_is_smaller_than_its_share_and_of_one_person(windows):
+    one = people_of(windows)[1]
+    few = adaptation_set(one, 0.5, seed=3)
+    assert len(few) == 11  # of 24
+    assert len(np.unique(few.offset)) == 11
+    assert set(few.subject) == {1}
+    with pytest.raises(Refusal, match="several people"):
+        adaptation_set(windows, 0.5, seed=0)
+    with pytest.raises(Refusal, match="too few"):
+        adaptation_set(one, 0.01, seed=0)
+
+
+def test_a_strange_person_is_rebuilt_better_afterwards():
+    """Trained on people of one loudness, adapted to somebody twice as loud."""
+    windows = example_windows()
+    veil = Blinder(epochs=60, batch=48, seed=1).fit(windows, "activity", "gender")
+    before = veil.weights()
+    mean = windows.signal.mean((0, 2), keepdims=True)
+    louder = people_of(windows.replaced((windows.signal - mean) * 2 + mean))[3]
+    few, others = louder.select(slice(0, 8)), louder.select(slice(8, None))
+    adapted = personalised(veil, few, steps=80, rate=3e-3)
+    scale = windows.signal.std((0, 2), keepdims=True)
+
+    def error(one):
+        gap = (one.obfuscate(others, seed=1).signal - others.signal) / scale
+        return float((gap**2).mean())
+
+    assert error(adapted) < 0.8 * error(veil)
+    assert torch.equal(veil.weights(), before)
+    assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "rate": 3e-3}
+
+
+def test_the_seed_decides(veil, windows):
+    few = people_of(windows)[2].select(slice(0, 6))
+    first, again, other = (personalised(veil, few, 3, seed=seed).weights() for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)

@@ -1,0 +1,116 @@
+"""Blinder: the paper's numbers, its two modifications, what a federation takes from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.methods.blinder import Blinder
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.run import load_run, save_run
+
+QUICK: dict[str, Any] = {"epochs": 2, "reader_epochs": 2, "reader_width": 8}
+
+
+def test_the_paper_preset_is_the_papers():
+    chosen = Blinder("paper").settings
+    assert (chosen.alpha, chosen.beta, chosen.gamma, chosen.latent) == (0.9, 2, 0.2, 25)
+    assert (chosen.layers(), chosen.ends) == ((512, 512, 256, 128), "convolutional")
+    assert (chosen.rate, chosen.epochs, chosen.modification) == (1e-3, 30, "stochastic")
+
+
+def loudness(windows: Windows) -> np.ndarray:
+    """How loud the example's wave is in each window: 1 for gender 0 and 1.5 for gender 1."""
+    wave = np.sin(np.arange(32) * (0.4 + 0.6 * windows.labels["activity"][:, None]))
+    return ((windows.signal[:, 0] / 9.81 - 5) * wave).sum(1) / (wave**2).sum(1)
+
+
+def test_the_planted_loudness_is_swapped_or_random():
+    windows = example_windows()
+    gender = windows.labels["gender"]
+    veil = Blinder(modification="deterministic", epochs=120, batch=48, rate=2e-3, seed=1)
+    veil.fit(windows, "activity", "gender")
+    found = loudness(veil.obfuscate(windows, seed=1))
+    np.testing.assert_allclose([found[gender == g].mean() for g in (0, 1)], [1.5, 1], atol=0.15)
+    veil.settings = replace(veil.settings, modification="stochastic")
+    found = loudness(veil.obfuscate(windows, seed=1))
+    np.testing.assert_allclose([found[gender == g].mean() for g in (0, 1)], [1.25] * 2, atol=0.15)
+
+
+def test_the_condition_is_all_the_output_is_made_from():
+    windows = example_windows()
+    veil = Blinder(modification="deterministic", **QUICK)
+    veil.fit(windows, "activity", ["gender", "weight"])
+    assert veil.condition(windows).shape == (96, 2 + 2 * 25 + 4)
+    assert Blinder(**QUICK).fit(windows, "activity", "gender").condition(windows).shape == (96, 52)
+
+
+def test_prepared_networks_are_drawn_and_not_trained():
+    windows = example_windows()
+    prepared = Blinder(**QUICK).prepare(windows, "activity", "gender")
+    again = Blinder(**{**QUICK, "epochs": 7}).prepare(windows, "activity", "gender")
+    trained = Blinder(**QUICK).fit(windows, "activity", "gender")
+    assert torch.equal(prepared.weights(), again.weights())
+    assert not torch.equal(prepared.weights(), trained.weights())
+    same = prepared.with_weights(trained.weights())
+    np.testing.assert_array_equal(
+        same.obfuscate(windows, seed=1).signal, trained.obfuscate(windows, seed=1).signal
+    )
+    assert not torch.equal(prepared.weights(), same.weights())  # the first one stays as it was
+
+
+def test_a_run_keeps_its_discriminators(tmp_path):
+    """They are needed to personalise, or to go on with a federation."""
+    veil = Blinder(**QUICK).fit(example_windows(), "activity", "gender")
+    assert torch.equal(load_run(save_run(veil, tmp_path / "run")).weights(), veil.weights())
+
+
+def test_the_lesson_counts_classes_as_in_training():
+    windows = example_windows()
+    veil = Blinder(**QUICK).prepare(windows, ["activity", "weight"], "gender")
+    one = windows.select(np.flatnonzero(windows.subject == 3))  # a person of one gender
+    positions, kept, hidden = veil.lesson(one)
+    assert len(positions) == len(one)
+    assert set(hidden[:, 0]) == {1}
+    expected = [tuple(cell) for cell in veil.cells_[kept]]
+    codes = zip(one.labels["activity"], one.labels["weight"], strict=True)
+    assert expected == [(int(a), int(w)) for a, w in codes]
+    strange = Windows.from_signal(one.signal, {**one.labels, "activity": [7] * len(one)}, 50.0)
+    assert len(veil.lesson(strange)[0]) == 0
+
+
+def test_classes_are_found_by_name():
+    """A person's own table may list but the classes that are in it."""
+    windows = example_windows()
+    veil = Blinder(**QUICK).prepare(windows, "activity", "gender")
+    one = windows.select(np.flatnonzero(windows.labels["gender"] == 1))
+    short = replace(
+        one,
+        labels={**one.labels, "gender": np.zeros(len(one), int)},
+        classes={**one.classes, "gender": ("1",)},
+    )
+    for got, wanted in zip(veil.lesson(short), veil.lesson(one), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    unsure = replace(short, labels={**short.labels, "gender": np.full(len(one), -1)})
+    assert len(veil.lesson(unsure)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"widths": "64-32"}, "must be four whole numbers"),
+        ({"ends": "round"}, "known: convolutional, dense"),
+        ({"modification": "none"}, "known: deterministic, stochastic"),
+        ({"gamma": -1.0}, "'gamma' is -1.0; it must be 0 or more"),
+        ({"latent": 0}, "'latent' is 0; it must be above 0"),
+    ],
+)
+def test_settings_without_sense_are_refused(setting, words):
+    with pytest.raises(Refusal, match=words):
+        Blinder(**setting)

@@ -1,0 +1,53 @@
+"""Figure 5 and table VI as functions: information over training, and what networks cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.measures.information import entropy
+from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.cloak_figures import information_over_training, overhead
+from sensorveil.methods.conformance import example_windows
+
+SETTINGS = {"epochs": 1, "coder_epochs": 1, "reader_epochs": 2, "reader_batch": 24, "width": 16}
+
+
+def test_the_class_is_learnt_and_noise_is_not() -> None:
+    windows = example_windows()
+    veil = Cloak(**SETTINGS).fit(windows, "activity", "gender")
+    held = example_windows(seed=3)
+    labels = {
+        "activity": held.labels["activity"],
+        "noise": np.random.default_rng(0).integers(2, size=96),
+    }
+    held = Windows.from_signal(held.signal, labels, held.rate)
+    found = information_over_training(veil, windows, held, quick=True)
+    assert len(found) == 2
+    assert set(found[0]) == {"activity", "noise", "subject"}
+    assert found[-1]["activity"] > 0.5 * entropy(held.labels["activity"])
+    assert found[-1]["noise"] < 0.2
+
+
+def test_the_last_epoch_is_the_encoder_of_the_run() -> None:
+    """Trained on the same windows, from the same seed: figures are of the very encoder."""
+    windows = example_windows()
+    veil = Cloak(**SETTINGS).fit(windows, "activity", "gender")
+    scaled = windows.scaled(veil.scaling_)
+    again, losses = veil.train_encoder(scaled, "activity")
+    assert losses == veil.metrics_["encoder_loss_activity"]
+    own = veil.encoded(veil.nets_["encoder.activity"], scaled)
+    assert (veil.encoded(again, scaled) == own).all()
+
+
+def test_the_table_counts_every_network() -> None:
+    windows = example_windows()
+    veil = Cloak(**SETTINGS).fit(windows, "activity", "gender")
+    table = overhead(veil, windows)
+    networks = table["networks"]
+    assert list(networks) == [*veil.nets_, "total"]
+    assert networks["total"]["parameters"] == sum(
+        networks[which]["parameters"] for which in veil.nets_
+    )
+    assert networks["total"]["megabytes"] < 10
+    assert table["seconds_a_window"] > 0

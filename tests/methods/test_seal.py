@@ -1,0 +1,273 @@
+"""Seal: the output is made from codes and noise alone, and what codes tell is counted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sensorveil.cli.main import main
+from sensorveil.data.catalog import load
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.bounds import Bound
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.run import load_run, run_card, save_run
+from sensorveil.methods.seal import Seal
+
+SMALL: Mapping[str, Any] = {"width": 8, "epochs": 3, "rhythm": 3, "intensity": 3}
+
+
+@cache
+def simulated() -> Split:
+    return load("simulated", people=16, windows=12, gender=3.0, activity=8.0)
+
+
+@cache
+def sealed(**settings: Any) -> Seal:
+    return Seal(**{**SMALL, **settings}).fit(simulated().train, "activity", "gender")
+
+
+def unknown_origin() -> Windows:
+    return replace(simulated().train, origin=None)
+
+
+def test_windows_of_one_code_are_not_told_apart():
+    """Other signals with the same codes give, with the same noise, the same output to the bit."""
+    test, veil = simulated().test, sealed()
+    noise = np.random.default_rng(0).normal(size=test.signal.shape) * 0.005
+    other = test.replaced(test.signal + noise)
+    differs = test.recording[veil.encode(test) != veil.encode(other)]
+    same = ~np.isin(test.recording, differs)
+    assert same.mean() > 0.3
+    test, other = test.select(same), other.select(same)
+    assert (other.signal != test.signal).any((1, 2)).all()
+    first, second = (veil.obfuscate(w, seed=1).signal for w in (test, other))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_what_is_kept_is_kept_and_movement_goes_along():
+    test, veil = simulated().test, sealed()
+    hidden = veil.obfuscate(test, seed=0)
+    assert (veil.reader_.predict(hidden) == test.codes("activity")).mean() > 0.9
+    codes = veil.encode(test)
+    rhythm, intensity = codes // 3 % 3, codes % 3
+    walking = test.codes("activity") == 2
+    power = hidden.signal[:, 2].var(-1)
+    means = [power[walking & (intensity == level)].mean() for level in range(3)]
+    assert means[0] < means[1] < means[2]
+    assert set(rhythm) == {0, 1, 2}
+
+
+def test_people_who_did_not_agree_are_not_given_out():
+    windows = unknown_origin()
+    with pytest.raises(Refusal, match="agreed"):
+        Seal(**SMALL, generator="pool").fit(windows, "activity", "gender")
+    veil = Seal(**SMALL).fit(windows, "activity", "gender")
+    assert veil.metrics_["generator"] == "gaussian"
+    assert "own windows" not in run_card(veil)
+
+
+def test_consent_is_recorded_in_the_run(tmp_path: Path):
+    windows = unknown_origin()
+    veil = Seal(**SMALL, donors="all agreed in writing").fit(windows, "activity", "gender")
+    assert veil.metrics_["generator"] == "pool"
+    again = load_run(save_run(veil, tmp_path / "run"))
+    assert again.metrics_["donors"] == "all agreed in writing"
+    card = (tmp_path / "run" / "card.md").read_text()
+    assert "all agreed in writing" in card
+    assert "own windows" in card
+    test = simulated().test
+    np.testing.assert_array_equal(
+        again.obfuscate(test, seed=1).signal, veil.obfuscate(test, seed=1).signal
+    )
+
+
+def test_people_held_out_are_counted_and_never_learnt_from():
+    veil = sealed(held_out=0.5)
+    found = [Bound(**one) for one in veil.metrics_["bounds"]]
+    assert {one.attribute for one in found} == {"gender", "weight", "subject"}
+    people = len(np.unique(simulated().train.subject))
+    assert all(one.people == people // 2 for one in found)
+    assert found[[one.attribute for one in found].index("subject")].vacuous
+    # Half of the windows are donors: their samples, and no others, are in the run.
+    store = veil._state()["generator.store"]
+    assert store.shape[-1] == simulated().train.signal.shape[0] // 2 * simulated().train.length
+    # With the windows of the others a thousand times as large, all that was learnt is the same.
+    train = simulated().train
+    held = veil._held_out(train, np.random.default_rng(veil.seed))
+    factor = np.where(held, 1000.0, 1.0).reshape(-1, 1, 1)
+    other = replace(train.replaced(train.signal * factor), origin=train.origin)
+    again = Seal(**SMALL, held_out=0.5).fit(other, "activity", "gender")
+    np.testing.assert_array_equal(again.scaling_.mean, veil.scaling_.mean)
+    for name, array in veil._state().items():
+        np.testing.assert_array_equal(again._state()[name], array)
+    card = run_card(veil)
+    assert "## Bound" in card
+    assert "independently" in card
+
+
+def test_without_people_held_out_the_card_says_so():
+    assert "nobody was held out" in run_card(sealed())
+
+
+def test_the_card_states_the_epsilon():
+    card = run_card(sealed(epsilon=1.0, budget=5.0))
+    assert "local epsilon of 1, k windows" in card
+    assert "at most 5 for one recording" in card
+    assert "more than 73.1% of single windows" in card  # e / (1 + e)
+    assert "epsilon of" not in run_card(sealed())
+
+
+def test_holding_out_nobody_or_everybody_is_refused():
+    for part in (0.001, 0.99):
+        with pytest.raises(Refusal, match="held_out"):
+            Seal(**SMALL, held_out=part).fit(example_windows(), "activity", "gender")
+
+
+def test_a_code_of_absolute_levels_tells_and_is_refused_by_the_search():
+    windows = load("simulated", people=60, windows=8, gender=4.0, recordings=1).train
+    small = {**SMALL, "epochs": 1, "max_advantage": 0.05}
+    relative = Seal(**small).fit(windows, "activity", "gender")
+    assert relative.metrics_["levels"] == [3, 3]
+    absolute = Seal(**small, past="none").fit(windows, "activity", "gender")
+    assert absolute.metrics_["levels"][0] == 1  # gender changes the rhythm
+    for one in absolute.metrics_["search"]:
+        assert (one["advantages"]["gender"] > 0.05) == (one["rhythm"] == 3)
+    # Where the kept attribute itself is what tells, there is no code to take.
+    told = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
+    with pytest.raises(Refusal, match="no code tells at most 5"):
+        Seal(**small).fit(told, "activity", "gender")
+
+
+def test_epsilon_blurs_the_code_and_a_budget_stops_it():
+    test, veil = simulated().test, sealed()
+    plain = veil.encode(test)
+    told = {
+        name: veil._told(plain, test, {k: np.full(len(test), v) for k, v in given.items()}, rng())
+        for name, given in {
+            "much": {"epsilon": 50.0},
+            "little": {"epsilon": 1e-6},
+            "stopped": {"epsilon": 50.0, "budget": 200.0},
+        }.items()
+    }
+    np.testing.assert_array_equal(told["much"], plain)
+    assert np.mean(told["little"] == plain) < 0.1
+    # Four windows of each recording are told, the others say nothing.
+    order = test.start // test.length
+    np.testing.assert_array_equal(told["stopped"][order < 4], plain[order < 4])
+    assert np.mean(told["stopped"][order >= 4] == plain[order >= 4]) < 0.1
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_epsilon_of_a_whole_output():
+    """Two recordings as different as can be: no output code is e^epsilon times as likely."""
+    veil, epsilon = sealed(), 1.0
+    test, count, draws = simulated().test, veil.encoder_.count, 20_000
+    codes = veil.encode(test)
+    pair = [int(codes.min()), int(codes.max())]
+    told = [
+        veil._told(
+            np.full(draws, code),
+            test,
+            {"epsilon": np.full(draws, epsilon)},
+            np.random.default_rng(9),
+        )
+        for code in pair
+    ]
+    shares = [np.bincount(t, minlength=count) for t in told]
+    ratio = np.log(shares[0] / shares[1])
+    error = np.sqrt(1 / shares[0] + 1 / shares[1])
+    assert (np.abs(ratio) - 5 * error <= epsilon).all()
+    assert np.abs(ratio).max() > epsilon / 2
+
+
+@pytest.mark.parametrize(
+    "strength", [{"epsilon": 0.0}, {"epsilon": -1.0}, {"budget": 1.0}, {"budget": 0.0}]
+)
+def test_strengths_without_sense_are_refused(strength):
+    with pytest.raises(Refusal, match=r"epsilon|budget"):
+        sealed().obfuscate(simulated().test, strength)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"past": "future"},
+        {"generator": "magic"},
+        {"rhythm": 0},
+        {"budget": 1.0},
+        {"epsilon": -1.0},
+        {"held_out": 1.0},
+        {"max_advantage": -0.1},
+        {"memory": 0},
+        {"readers": 0},
+    ],
+)
+def test_settings_without_sense_are_refused(bad):
+    with pytest.raises(Refusal, match=next(iter(bad))):
+        Seal(**bad)
+
+
+def test_joins_are_smooth_and_counted_in_the_bound():
+    test = simulated().test
+    rough, smooth = sealed(), sealed(join=0.2)
+    first, second = (veil.obfuscate(test, seed=0).signal for veil in (rough, smooth))
+
+    def jumps(signal: np.ndarray) -> float:
+        follows = np.flatnonzero(test.start[1:] == test.start[:-1] + test.length)
+        return float(np.abs(signal[follows + 1, :, 0] - signal[follows, :, -1]).mean())
+
+    assert jumps(second) < 0.1 * jumps(first)
+    codes = [len(np.unique(veil.condition(test), axis=0)) for veil in (rough, smooth)]
+    assert codes[1] > codes[0]
+    assert smooth.bounds(test)[0].codes == codes[1]
+    assert rough.bounds(test)[0].codes == codes[0]
+
+
+def test_the_condition_is_the_code_unless_it_is_randomised():
+    test, veil = simulated().test, sealed()
+    condition = veil.condition(test)
+    assert condition is not None
+    np.testing.assert_array_equal(condition.argmax(1), veil.encode(test))
+    assert (condition.sum(1) == 1).all()
+    assert sealed(epsilon=1.0).condition(test) is None
+
+
+@pytest.mark.parametrize("kind", ["signal", "complex", "image"])
+@pytest.mark.parametrize("generator", ["pool", "gaussian"])
+def test_every_kind_of_window_by_every_generator(kind, generator, tmp_path):
+    windows = example_windows(kind)
+    veil = Seal(epochs=1, width=4, generator=generator, donors="made up", past="person")
+    veil.fit(windows, "activity", "gender")
+    again = load_run(save_run(veil, tmp_path / "run"))
+    outputs = [one.obfuscate(windows, seed=0).signal for one in (veil, again)]
+    np.testing.assert_array_equal(*outputs)
+
+
+@pytest.mark.slow
+def test_the_document_runs(tmp_path, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "docs" / "seal.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+    exec(code, {})
+    assert "nobody is right in more than" in capsys.readouterr().out
+    (script,) = re.findall(r"^```sh\n(.*?)^```", text, flags=re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    for line in script.splitlines():
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 0, capsys.readouterr().err
+    assert (tmp_path / "private.npz").is_file()

@@ -1,0 +1,193 @@
+"""Codes count from the wearer's past alone, and donors are placed among all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sensorveil.data.windows import Windows
+from sensorveil.methods.seal_code import Encoder, Movement, Past, measured
+
+LENGTH, RATE = 64, 32.0
+
+
+def walk(rhythm: np.ndarray, strength: np.ndarray, recording: np.ndarray) -> Windows:
+    """Windows of pure waves, one after the other within each recording."""
+    time = np.arange(LENGTH) / RATE
+    signal = strength[:, None] * np.sin(2 * np.pi * rhythm[:, None] * time)
+    start = np.zeros(len(rhythm), int)
+    for one in np.unique(recording):
+        mine = recording == one
+        start[mine] = np.arange(mine.sum()) * LENGTH
+    windows = Windows.from_signal(signal[:, None], {"subject": recording}, RATE)
+    return replace(windows, recording=recording, start=start)
+
+
+def random_walk(people: int, each: int, seed: int = 0) -> Windows:
+    generator = np.random.default_rng(seed)
+    recording = np.repeat(np.arange(people), each)
+    own = generator.uniform(-0.5, 0.5, (2, people))[:, recording]
+    moment = generator.normal(size=(2, people * each)) * 0.1
+    return walk(4 * np.exp(own[0] + moment[0]), np.exp(own[1] + moment[1]), recording)
+
+
+def of(windows: Windows, past: str = "recording", memory: int = 100) -> Movement:
+    return Movement.of(windows, np.zeros(len(windows), int), past, memory)
+
+
+def test_rhythm_and_intensity_are_those_of_the_wave():
+    windows = walk(np.array([2.0, 5.0]), np.array([1.0, 3.0]), np.zeros(2, int))
+    rhythm, intensity = np.exp(measured(windows)).T
+    np.testing.assert_allclose(rhythm, [2.0, 5.0], atol=0.05)
+    np.testing.assert_allclose(intensity, [0.5, 4.5], rtol=0.02)
+
+
+def test_magnitudes_of_complex_windows_and_nothing_of_images():
+    real = random_walk(1, 5)
+    turned = real.replaced((np.abs(real.signal) * np.exp(0.3j)).astype(np.complex64))
+    plain = real.replaced(np.abs(real.signal))
+    np.testing.assert_allclose(measured(turned), measured(plain), atol=1e-3)
+    assert not measured(Windows.from_signal(np.ones((3, 1, 16, 16)))).any()
+
+
+def test_silence_is_finite():
+    assert np.isfinite(measured(Windows.from_signal(np.zeros((2, 1, 64)), rate=RATE))).all()
+
+
+@pytest.mark.parametrize("memory", [1, 4, 1000])
+def test_ranks_are_those_among_earlier_windows(memory):
+    """Against counting the earlier windows that lie below, of those that are remembered."""
+    windows = random_walk(3, 12)
+    found = of(windows, memory=memory)
+    for place in range(len(windows)):
+        mine = windows.recording == windows.recording[place]
+        earlier = np.flatnonzero(mine & (windows.start < windows.start[place]))[-memory:]
+        below = (found.values[earlier] < found.values[place]).sum(0)
+        np.testing.assert_allclose(found.ranks[place], (below + 0.5) / (len(earlier) + 1))
+
+
+def test_equal_values_rank_in_the_middle():
+    past = Past(10)
+    assert [past.rank(1.0) for _ in range(5)] == [0.5] * 5
+
+
+def test_levels_of_windows_in_no_order_tell_nobody_apart():
+    """Calm and lively people, with few or many rhythms: all levels, and all pairs, are alike."""
+    generator = np.random.default_rng(0)
+    draws = [
+        lambda size: generator.normal(size=size),
+        lambda size: 50 + 30 * generator.standard_t(2, size=size),
+        lambda size: np.where(generator.random(size) < 0.8, 0, 9) + generator.random(size),
+    ]
+    for draw in draws:
+        pairs = np.zeros((3, 3))
+        for _ in range(300):
+            past = Past(600)
+            levels = (np.array([past.rank(value) for value in draw(60)])[12:] * 3).astype(int)
+            np.add.at(pairs, (levels[:-1], levels[1:]), 1)
+        np.testing.assert_allclose(pairs / pairs.sum(), 1 / 9, atol=0.012)
+
+
+def test_later_windows_change_nothing():
+    windows = random_walk(2, 20)
+    signal = windows.signal
+    late = windows.start >= 10 * LENGTH
+    signal[late] = np.random.default_rng(1).normal(size=signal[late].shape)
+    one, other = of(windows), of(windows.replaced(signal))
+    np.testing.assert_array_equal(one.ranks[~late], other.ranks[~late])
+    assert (one.ranks[late] != other.ranks[late]).any()
+
+
+def test_the_order_in_which_windows_lie_does_not_matter():
+    windows = random_walk(3, 10)
+    shuffled = np.random.default_rng(0).permutation(len(windows))
+    np.testing.assert_allclose(of(windows.select(shuffled)).ranks, of(windows).ranks[shuffled])
+
+
+def test_a_stream_gives_what_all_at_once_gives():
+    windows = random_walk(1, 15)
+    past, whole = Past(100), of(windows)
+    np.testing.assert_array_equal([past.rank(v) for v in whole.values[:, 0]], whole.ranks[:, 0])
+
+
+def test_how_fast_strong_and_varied_somebody_is_leaves_no_trace():
+    """Twice as strong and as fast, and three times as varied: other values, the same ranks."""
+    recording = np.zeros(30, int)
+    moment = np.random.default_rng(0).normal(size=(2, 30)) * 0.05
+    calm = of(walk(3 * np.exp(moment[0]), np.exp(moment[1]), recording))
+    lively = of(walk(6 * np.exp(3 * moment[0]), 2 * np.exp(3 * moment[1]), recording))
+    assert (lively.values > calm.values).all()
+    # Windows hold no whole number of waves, so both are measured a little wrong.
+    assert np.abs(lively.ranks - calm.ranks).mean() < 0.05
+
+
+def test_classes_have_pasts_of_their_own():
+    windows = random_walk(1, 10)
+    read = np.arange(10) % 2
+    both = Movement.of(windows, read, "recording", 100)
+    for one in (0, 1):
+        alone = of(windows.select(read == one))
+        np.testing.assert_allclose(both.ranks[read == one], alone.ranks)
+
+
+def test_single_clips_count_from_earlier_clips_of_the_person():
+    clips = random_walk(2, 6)
+    clips = replace(clips, recording=np.arange(12), start=np.zeros(12, int))
+    assert (of(clips).ranks == 0.5).all()
+    np.testing.assert_allclose(of(clips, "person").ranks, of(random_walk(2, 6)).ranks)
+
+
+def test_levels_have_equal_shares_and_the_first_window_is_in_the_middle():
+    movement = of(random_walk(40, 30))
+    encoder = Encoder(3, 5).fit(movement, 1)
+    codes = encoder.encode(movement)
+    assert encoder.count == 15
+    np.testing.assert_allclose(np.bincount(codes // 5) / 1200, 1 / 3, atol=0.05)
+    np.testing.assert_allclose(np.bincount(codes % 5) / 1200, 1 / 5, atol=0.05)
+    assert (codes[::30] == 1 * 5 + 2).all()
+
+
+def test_donors_are_placed_by_what_they_are_among_all():
+    movement = of(random_walk(40, 30))
+    encoder = Encoder(3, 3).fit(movement, 1)
+    given = encoder.donated(movement)
+    rhythm = [movement.values[given // 3 == level, 0] for level in range(3)]
+    assert rhythm[0].max() <= rhythm[1].min() <= rhythm[1].max() <= rhythm[2].min()
+
+
+def test_without_a_past_a_level_is_that_of_a_donor():
+    movement = of(random_walk(10, 20), "none")
+    encoder = Encoder(3, 3).fit(movement, 1)
+    np.testing.assert_array_equal(encoder.encode(movement), encoder.donated(movement))
+
+
+def test_codes_of_classes_do_not_mix():
+    windows = random_walk(10, 20)
+    read = np.random.default_rng(0).integers(2, size=200)
+    movement = Movement.of(windows, read, "recording", 100)
+    encoder = Encoder(3, 1).fit(movement, 2)
+    np.testing.assert_array_equal(encoder.encode(movement) // 3, read)
+
+
+def test_nearest_stays_in_the_class_where_it_can():
+    encoder = Encoder(3, 3)
+    encoder.classes_ = 2
+    there = np.zeros(18, bool)
+    there[[0, 8, 17]] = True
+    nearest = encoder.nearest(there)
+    assert nearest[[0, 8, 17]].tolist() == [0, 8, 17]
+    assert nearest[1] == 0  # one level away, against three
+    assert nearest[5] == 8
+    assert (nearest[9:] == 17).all()
+    there[9:] = False
+    assert there[encoder.nearest(there)].all()
+
+
+def test_an_encoder_comes_back_from_its_arrays():
+    movement = of(random_walk(5, 20))
+    encoder = Encoder(5, 1).fit(movement, 1)
+    again = Encoder.restored(encoder.state())
+    assert again.count == encoder.count
+    np.testing.assert_array_equal(again.encode(movement), encoder.encode(movement))

@@ -1,0 +1,58 @@
+"""The search: what it measures, and which code it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensorveil.data.catalog import load
+from sensorveil.errors import Refusal
+from sensorveil.methods.seal_code import Movement
+from sensorveil.methods.seal_search import Candidate, chosen, tried
+
+
+def candidate(rhythm: int, tells: float, kept: float) -> Candidate:
+    return Candidate(rhythm, 1, {"gender": tells, "weight": 0.0}, kept, kept)
+
+
+def test_the_best_that_is_allowed():
+    found = [candidate(1, 0.0, 0.0), candidate(3, 0.02, 0.5), candidate(5, 0.04, 0.9)]
+    assert chosen(found, 0.03).rhythm == 3
+    assert chosen(found, 0.05).rhythm == 5
+    assert chosen(found, 0.01).rhythm == 1
+
+
+def test_of_codes_that_keep_alike_the_smaller():
+    assert chosen([candidate(1, 0.0, 0.5), candidate(3, 0.0, 0.5)], 0.03).rhythm == 1
+
+
+def test_none_is_allowed():
+    with pytest.raises(Refusal, match=r"3 x 1 levels, tells 4\.0 about 'gender'"):
+        chosen([candidate(3, 0.04, 0.5), candidate(5, 0.05, 0.9)], 0.03)
+
+
+def test_more_levels_keep_more_and_absolute_ones_tell_more():
+    windows = load("simulated", people=40, windows=10, gender=3.0, recordings=3).train
+    read = windows.codes("activity")
+    found = {
+        past: {
+            (one.rhythm, one.intensity): one
+            for one in tried(
+                windows,
+                Movement.of(windows, read, past, 300),
+                4,
+                ["gender", "subject"],
+                (5, 3),
+                np.random.default_rng(0),
+            )
+        }
+        for past in ("recording", "none")
+    }
+    relative, absolute = found["recording"], found["none"]
+    assert list(relative) == [(1, 1), (1, 3), (3, 1), (5, 1), (3, 3), (5, 3)]
+    assert abs(relative[1, 1].rhythm_kept) < 0.1
+    assert 0.3 < relative[3, 1].rhythm_kept < relative[5, 1].rhythm_kept
+    assert abs(relative[5, 1].intensity_kept) < 0.2 < relative[1, 3].intensity_kept
+    for which in ("gender", "subject"):
+        assert absolute[5, 3].advantages[which] > relative[5, 3].advantages[which] + 0.05
+    assert relative[5, 3].advantages["gender"] < 0.03

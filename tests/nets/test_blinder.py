@@ -1,0 +1,97 @@
+"""Blinder's networks and losses: shapes, and equations (3) and (4) against sums by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from sensorveil.nets.blinder import (
+    Batch,
+    BlinderDesign,
+    BlinderNets,
+    LossWeights,
+    both_losses,
+    coder_loss,
+)
+from sensorveil.nets.seeding import seeded
+
+SMALL = BlinderDesign(
+    channels=2, length=12, kept=3, hidden=(2, 3), widths=(16, 12, 10, 8), latent=4
+)
+
+
+def small_nets(seed: int = 0, design: BlinderDesign = SMALL) -> BlinderNets:
+    with seeded(seed):
+        return BlinderNets(design).double()
+
+
+def some_batch(count: int, seed: int, design: BlinderDesign = SMALL) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+
+    def classes(size: int) -> torch.Tensor:
+        return torch.eye(size)[torch.randint(size, (count,), generator=generator)].double()
+
+    return Batch(
+        torch.randn(count, design.channels, design.length, generator=generator).double(),
+        classes(design.kept),
+        torch.cat([classes(size) for size in design.hidden], dim=1),
+        torch.randn(count, design.latent, generator=generator).double(),
+    )
+
+
+@pytest.mark.parametrize("length", [4, 5, 6, 7, 30, 31, 128])
+@pytest.mark.parametrize("filters", [(), (4, 8)])
+def test_windows_of_any_length_come_out_as_long_as_they_went_in(length, filters):
+    design = BlinderDesign(
+        channels=3, length=length, kept=2, hidden=(2,), widths=(8, 8, 6, 6), filters=filters
+    )
+    nets = BlinderNets(design)
+    mu, logvar = nets.encode(torch.zeros(5, 3, length))
+    assert mu.shape == logvar.shape == (5, 25)
+    assert nets.decode(mu, torch.zeros(5, 2), torch.zeros(5, 2)).shape == (5, 3, length)
+
+
+def test_the_paper_has_five_layers_and_the_outer_two_are_convolutions():
+    paper = BlinderDesign(channels=2, length=128, kept=4, hidden=(2,), filters=(32, 64))
+    nets = BlinderNets(paper)
+    kinds = [type(layer).__name__ for layer in nets.encoder if list(layer.parameters())]
+    assert kinds == ["Conv1d", "Conv1d", "Linear", "Linear", "Linear"]
+    kinds = [type(layer).__name__ for layer in nets.decoder if list(layer.parameters())]
+    assert kinds == ["Linear", "Linear", "Linear", "ConvTranspose1d", "ConvTranspose1d"]
+
+
+def test_the_loss_is_equation_4():
+    """alpha, beta and gamma weigh the three terms, on the scale of ObscureNet's code."""
+    nets, batch = small_nets(), some_batch(7, seed=1)
+    weights = dict(nets.named_parameters())
+    mu, logvar = nets.encode(batch.windows)
+    z = mu + torch.exp(logvar / 2) * batch.noise
+    made = nets.decode(z, batch.hidden, batch.kept)
+    error = float(((made - batch.windows) ** 2).detach().sum()) / (7 * 2 * 12)
+    kl = -0.5 * float((1 + logvar - mu**2 - logvar.exp()).detach().sum()) / 7
+    read = 0.0
+    for which, truth in enumerate((batch.hidden[:, :2], batch.hidden[:, 2:])):
+        read += float(cross_entropy(nets.discriminators[which](z), truth.argmax(1)).detach())
+    wanted = (0.7 * 256 * error + 3 * kl) / 75 - 0.4 * read
+    got = float(coder_loss(nets, weights, weights, batch, LossWeights(0.7, 3.0, 0.4)).detach())
+    assert math.isclose(got, wanted, rel_tol=1e-9)
+
+
+def test_both_players_descend_on_their_own_loss_only():
+    """The sum's gradient is that of (4) for the coder and of (3) for the discriminators."""
+    nets, batch, scale = small_nets(), some_batch(6, seed=2), LossWeights()
+    weights = dict(nets.named_parameters())
+    joint = torch.autograd.grad(both_losses(nets, weights, weights, batch, scale), weights.values())
+    coder = torch.autograd.grad(coder_loss(nets, weights, weights, batch, scale), weights.values())
+    mu, logvar = nets.encode(batch.windows)
+    z = (mu + torch.exp(logvar / 2) * batch.noise).detach()
+    parts = (batch.hidden[:, :2], batch.hidden[:, 2:])
+    own = sum(cross_entropy(net(z), t) for net, t in zip(nets.discriminators, parts, strict=True))
+    slopes = torch.autograd.grad(own, weights.values(), allow_unused=True)
+    readers = dict(zip(weights, slopes, strict=True))
+    for name, got, against in zip(weights, joint, coder, strict=True):
+        wanted = readers[name] if name.startswith("discriminators") else against
+        torch.testing.assert_close(got, wanted)
