@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
+from sensorveil.audit.audit import AuditSettings, audit
 from sensorveil.audit.bounded import with_bounds
 from sensorveil.audit.folds import Fold, obfuscated, second
 from sensorveil.audit.ladder import climb
@@ -44,9 +45,9 @@ def climbed(veil: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
     return fold, found
 
 
-def sealed(kind: type[Seal], split: Split) -> Seal:
+def sealed(kind: type[Seal], split: Split, seed: int = 0) -> Seal:
     settings = {"width": 8, "epochs": 3, "rhythm": 3, "intensity": 1}
-    return kind(**settings).fit(split.train, "activity", "gender")
+    return kind(seed=seed, **settings).fit(split.train, "activity", "gender")
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,14 @@ def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
     assert with_bounds([Fold(fold.veil, seen, fold.veil)], [found])[0].bound is None
     randomised = Seal(width=4, epochs=1, epsilon=1.0).fit(fold.split.train, "activity", "gender")
     assert with_bounds([Fold(randomised, fold.split, randomised)], [found])[0].bound is None
+
+
+@pytest.mark.slow
+def test_the_audit_has_the_bound() -> None:
+    split = load("simulated", "subject", people=16, windows=3, recordings=1)
+    veil, other = (sealed(Seal, split, seed=seed) for seed in (0, 1))
+    settings = AuditSettings(FAST, (0,), True, 0, (), 0)
+    found = audit([([veil], [split])], settings, others=[other])
+    (wanted,) = with_bounds([Fold(veil, split, other)], [found.main.attribute("gender")])
+    assert wanted.bound is not None
+    assert found.main.attribute("gender").bound == wanted.bound

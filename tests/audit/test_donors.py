@@ -27,6 +27,7 @@ TINY: dict[str, Any] = {
     "steps": 2,
     "private_steps": 2,
     "lot": 10,
+    "noise": 8.0,
 }
 
 
@@ -123,7 +124,7 @@ def test_orders_and_means() -> None:
     assert held.mean("raw", "auc") == pytest.approx((0.95, np.std([0.9, 1.0], ddof=1)))
     broken = scored(raw=[0.9], plain=[0.95], dp=[0.5])
     assert broken.orders() == {"auc": False, "ssim": True}
-    assert broken.mean("dp", "auc") == (0.5, 0.0)
+    assert broken.mean("dp", "auc") == (0.5, None)
     told = held.as_dict()
     assert told["paper_on_widar3"]["dp"]["ssim"] == 0.38
     assert told["scores"][0]["attack"]["auc"] == 0.9

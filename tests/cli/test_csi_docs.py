@@ -25,6 +25,7 @@ TINY = {
     "reader_epochs": 1,
     "steps": 2,
     "private_steps": 2,
+    "noise": 8.0,
 }
 
 

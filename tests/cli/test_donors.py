@@ -15,7 +15,7 @@ import pytest
 from sensorveil.audit import membership
 from sensorveil.cli import donors
 
-TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8"
+TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8,noise=8"
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
 SMALL = (*DATA, "--set", TINY, "--quick", "--seeds", "1")
 
@@ -58,6 +58,18 @@ def test_augment(done: Callable[..., Any]) -> None:
     assert 0 <= content["mixed"]["value"] <= 1
 
 
+@pytest.mark.parametrize(("method", "of"), [("csi", "generator"), ("resample", "classifier")])
+def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -> None:
+    setting = TINY if method == "csi" else "epochs=1,width=4"
+    asked = ("--set", setting, "--of", of, "--shadows", "2", "--quick", "--out", "members.json")
+    outcome = done("members", method, *DATA, *asked)
+    content = json.loads(Path("members.json").read_text())
+    assert content["members"] == content["others"] == 64  # of 128 windows
+    assert 0 <= content["auc"] <= 1
+    assert content["at_01"] is None
+    assert "too few others" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -66,6 +78,9 @@ def test_augment(done: Callable[..., Any]) -> None:
         (("donors", "--out", "a.csv"), "must end in .json"),
         (("donors", "--row", "raw", "--seeds", "0", "--out", "a.json"), "at least one"),
         (("donors", "--lambda", "much", "--row", "raw", "--out", "a.json"), "'much' is no number"),
+        (("members", "csi", "--of", "luck", "--out", "a.json"), "attack of 'luck' is unknown"),
+        (("members", "none", "--of", "generator", "--out", "a.json"), "is no generator"),
+        (("members", "csi", "--shadows", "1", *DATA, "--out", "a.json"), "shadow models"),
         (("augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
         (("augment", "csi", "--set", "mode=odd", "--out", "a.json"), "mode 'odd' is unknown"),
     ],

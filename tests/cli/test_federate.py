@@ -117,3 +117,14 @@ def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
 def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, line):
     assert line in simulate(command, "run", *words, code=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_writes_its_points(command, tmp_path):
+    assert "figure 9" in command("federate", "experiment", "list").lower()
+    words = ["federate", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+    said = command(*words, "--out", "shadows.json")
+    assert "shadows True" in said
+    found = json.loads((tmp_path / "shadows.json").read_text())
+    assert [len(point["discriminators"]) for point in found["points"]] == [1, 1]
+    assert (found["data"]["dataset"], found["seeds"]) == ("simulated", [0])
+    assert "exists already" in command(*words, "--out", "shadows.json", code=2)

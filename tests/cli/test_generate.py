@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=3,lot=20"
+TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=3,lot=20,noise=8"
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=1,windows=2")
 POLICY = ("--keep", "activity", "--hide", "subject")
 

@@ -33,7 +33,7 @@ from sensorveil.nets.blinder import coder_loss
 
 BIN = Path(sys.executable).parent
 PEOPLE = ("03", "05", "06")
-PLAN = Plan(epochs=1, rounds=4, share=1.0, balance=0, deadline=60, quorum=0.5, rate=3e-3)
+PLAN = Plan(epochs=1, rounds=4, share=1.0, balance=0, deadline=60, sends="changes", local_steps=100)
 
 
 def test_the_app_names_what_the_package_has(tmp_path):

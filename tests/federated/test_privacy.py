@@ -63,3 +63,11 @@ def test_one_client_moves_the_sum_by_no_more_than_the_clip():
         rest = [update for which, update in enumerate(updates) if which != left_out]
         assert (with_all - noisy_mean(rest, plan, 1.0, noise)).norm() <= 0.7 + 1e-5
     assert torch.equal(clipped(updates[0], 5.0), updates[0])
+
+
+def test_a_private_mean_cuts_adds_noise_and_divides_by_the_expected_number():
+    plan, noise = Plan(share=0.5, clip=2.0, noise=3.0), torch.tensor([1.0, -1.0])
+    updates = [torch.tensor([6.0, 8.0]), torch.tensor([0.3, 0.4])]  # of length 10 and 0.5
+    wanted = (np.array([1.2, 1.6]) + [0.3, 0.4] + 3 * 2 * np.array([1, -1])) / 4
+    np.testing.assert_allclose(noisy_mean(updates, plan, 4.0, noise), wanted, rtol=1e-6)
+    np.testing.assert_allclose(noisy_mean([], plan, 4.0, noise), [6 / 4, -6 / 4])

@@ -13,6 +13,7 @@ from sensorveil.federated.keeping import Keeper, as_tensors, restored, summary
 from sensorveil.federated.privacy import epsilon
 from sensorveil.federated.rounds import run_rounds
 from sensorveil.federated.server import Answer, State
+from sensorveil.methods.blinder import Blinder
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +170,16 @@ def test_training_brings_the_error_down(veil, windows, plan):
         for one in (veil, trained)
     )
     assert after < 0.8 * before
+
+
+def test_several_attributes_are_hidden_at_once(windows, plan):
+    """A discriminator for each; people have one class of each, and shadows another of both."""
+    small = {"widths": "24-24-16-16", "latent": 6, "reader_epochs": 1, "reader_width": 4}
+    veil = Blinder(**small).prepare(windows, "activity", ["gender", "weight"])
+    trained = federate(veil, windows, replace(plan, epochs=1))
+    assert len(trained.nets_.discriminators) == 2
+    before, after = veil.nets_.state_dict(), trained.nets_.state_dict()
+    for which in (0, 1):
+        name = f"discriminators.{which}.0.weight"
+        assert not torch.equal(before[name], after[name])
+    assert trained.obfuscate(windows, seed=1).shape == windows.shape

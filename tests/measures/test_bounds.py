@@ -131,6 +131,24 @@ def test_holds_however_windows_of_a_person_depend_on_each_other(people, together
     assert np.mean(fails) <= 0.05
 
 
+def test_holds_for_three_classes_of_unequal_size():
+    """Accuracy and telling part, against the channel that the codes were drawn from."""
+    channel = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.2, 0.6]])
+    generator = np.random.default_rng(0)
+    person = np.repeat(np.arange(90), 8)
+    label = np.repeat([0, 0, 0, 1, 1, 2], 15)[person]
+    prior = np.array([3, 2, 1]) / 6
+    accuracy = (prior[:, None] * channel).max(0).sum()
+    telling = 1 - channel.min(0).sum()
+    for _ in range(60):
+        drawn = generator.random(len(person))
+        codes = (drawn[:, None] > np.cumsum(channel, axis=1)[label]).sum(1)
+        bound = bound_code(codes, label, person)
+        assert accuracy <= bound.accuracy < 1
+        assert telling <= bound.telling
+        assert bound.guess == pytest.approx(0.5)
+
+
 def test_windows_are_not_taken_for_people():
     """A bound that counted windows as independent would be far below the truth's own spread."""
     channel = np.full((2, 4), 0.25)

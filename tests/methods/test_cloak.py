@@ -199,6 +199,12 @@ def test_a_bottleneck_for_each_window(tiny: Cloak) -> None:
         np.testing.assert_allclose(mixed[share == value], alone[share == value], rtol=1e-4)
 
 
+def test_a_bottleneck_beyond_its_range_is_refused(tiny: Cloak) -> None:
+    for share in (-0.1, 1.1):
+        with pytest.raises(Refusal, match="from 0 to 1"):
+            tiny.obfuscate(example_windows(), {"bottleneck": share})
+
+
 def leaky_people() -> Windows:
     """Two activities; how strong a wave is names its person, and women's waves are weaker."""
     chance, count = np.random.default_rng(0), 480

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,16 @@ def test_joins_are_smooth_and_counted_in_the_bound():
     assert codes[1] > codes[0]
     assert smooth.bounds(test)[0].codes == codes[1]
     assert rough.bounds(test)[0].codes == codes[0]
+
+
+def test_runs_of_windows_are_counted_as_they_are():
+    test, veil = simulated().test, sealed()
+    single, pairs = (veil.bounds(test, run)[0] for run in (1, 2))
+    codes = veil.encode(test).reshape(-1, 12)  # windows of a recording lie in order
+    wanted = {(a, b) for row in codes for a, b in pairwise(row)}
+    assert pairs.codes == len(wanted) > single.codes == len(np.unique(codes))
+    assert pairs.counted >= single.counted - 1e-9
+    assert veil.bounds(test, 13) == ()
 
 
 def test_the_condition_is_the_code_unless_it_is_randomised():

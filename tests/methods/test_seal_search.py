@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sensorveil.data.catalog import load
+from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_code import Movement
 from sensorveil.methods.seal_search import Candidate, chosen, tried
@@ -29,6 +30,29 @@ def test_of_codes_that_keep_alike_the_smaller():
 def test_none_is_allowed():
     with pytest.raises(Refusal, match=r"3 x 1 levels, tells 4\.0 about 'gender'"):
         chosen([candidate(3, 0.04, 0.5), candidate(5, 0.05, 0.9)], 0.03)
+
+
+def test_who_speaks_is_looked_for_in_other_clips():
+    """Single clips of 10 people whose loudness is their own: absolute levels tell them apart."""
+    generator = np.random.default_rng(0)
+    person = np.repeat(np.arange(10), 30)
+    time = np.arange(64)
+    loud = np.exp(0.5 * (person % 5) + 0.1 * generator.normal(size=300))
+    signal = loud[:, None] * np.sin(time * (0.5 + 0.5 * (person[:, None] // 5)))
+    clips = Windows.from_signal(signal[:, None], {"subject": person})
+    found = {
+        past: tried(
+            clips,
+            Movement.of(clips, np.zeros(300, int), past, 300),
+            1,
+            ["subject"],
+            (3, 3),
+            generator,
+        )[-1].advantages["subject"]
+        for past in ("person", "none")
+    }
+    assert found["none"] > 0.3
+    assert abs(found["person"]) < 0.1
 
 
 def test_more_levels_keep_more_and_absolute_ones_tell_more():

@@ -94,10 +94,10 @@ class DonorStudy:
         """The rows, in the order in which they were asked for."""
         return tuple(dict.fromkeys(score.contender for score in self.scores))
 
-    def mean(self, contender: str, figure: str) -> tuple[float, float]:
-        """A figure's mean over seeds, and its standard deviation (0 where there is one seed)."""
+    def mean(self, contender: str, figure: str) -> tuple[float, float | None]:
+        """A figure's mean over seeds, and its standard deviation where there are several."""
         found = [s.figures()[figure] for s in self.scores if s.contender == contender]
-        return float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
+        return float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None
 
     def orders(self) -> dict[str, bool]:
         """Whether the rows that are there come in the paper's order, for each of its figures."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,6 +132,104 @@ def write_app(
     app_folder(folder, start, out, clients, _plan(plan, fedblinder, seed))
     screen.say(f"Send it to the SuperLink with: flwr run {folder}")
     screen.result({"app": str(folder)})
+
+
+@app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="'list' names all of them.")],
+    keep: Annotated[list[str] | None, typer.Option("--keep", help="What is needed.")] = None,
+    hide: Annotated[list[str] | None, typer.Option("--hide", help="What is to be hidden.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The .json file to write.")] = None,
+    data: given.Data = "watch",
+    source: given.Source = None,
+    option: given.Options = None,
+    protocol: given.Protocol = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    preset: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
+    ] = None,
+    plan: PlanValues = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed models.")] = False,
+    device: given.Device = "cpu",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """One of the experiments of Blinder's section 7, over all people in this process."""
+    import sensorveil
+    from sensorveil.conditions import conditions
+    from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment
+    from sensorveil.federated.figures import paper_figures
+    from sensorveil.files import write_json
+    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.methods.policy import Policy
+
+    screen = Screen(quiet, as_json)
+    if name == "list":
+        rows = [(known, (made.__doc__ or "").strip()) for known, made in EXPERIMENTS.items()]
+        screen.table("Experiments", ("name", "what"), rows)
+        screen.result(list(EXPERIMENTS))
+        return
+    if name not in EXPERIMENTS:
+        raise refuse_unknown("experiment", name, list(EXPERIMENTS))
+    if out is None or out.exists():
+        raise Refusal(f"{out} exists already" if out else "name the result's file with --out")
+    check_place(out)
+    if seeds < 1:
+        raise Refusal(f"--seeds is {seeds}; at least one is needed")
+    settings = given.settings(setting, sensorveil.Blinder.Settings, "blinder")
+    given.check_device(device)
+    policy = Policy.of(given.names(keep or []), given.names(hide or []))
+    made = sensorveil.Blinder(preset, 0, device, **settings)
+    split = sensorveil.load(data, protocol, 0, source, **given.data_options(option, data))
+    shared = Setting(
+        split=split,
+        keep=policy.keep,
+        hide=policy.hide,
+        plan=_plan(plan, False, 0),
+        veil=lambda seed: sensorveil.Blinder(preset, seed, device, **settings),
+        seeds=range(seeds),
+        inference=InferenceSettings.quick() if quick else InferenceSettings(),
+    )
+    origin = split.test.origin
+    head = {
+        "format": 1,
+        "kind": "federated experiment",
+        "data": asdict(origin) if origin else {},
+        "keep": list(policy.keep),
+        "hide": list(policy.hide),
+        "paper": paper_figures(name, origin.dataset if origin else data, policy.hide),
+        "preset": preset,
+        "settings": made.about(),
+        "seeds": list(shared.seeds),
+        "inference": asdict(shared.inference or InferenceSettings()),
+    }
+
+    def done(found: dict[str, Any]) -> None:
+        write_json(out, {**head, **found, "conditions": conditions(device)})
+
+    with screen.bars():
+        found = run_experiment(name, shared, done)
+    _print_points(screen, found, (*policy.keep, *policy.hide))
+    screen.result({**head, **found})
+
+
+def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, ...]) -> None:
+    """A row for each point: what is special about it, bytes, and what was read."""
+    rows = []
+    for point in found["points"]:
+        plain = {k: v for k, v in point.items() if not isinstance(v, list | dict)}
+        own = [f"{k} {v}" for k, v in plain.items() if k not in ("bytes", "rounds", "people")]
+        shares = [
+            f"{100 * point['read'][name]:.1f} ({100 * point['read_dense'][name]:.1f})"
+            for name in attributes
+        ]
+        rows.append((", ".join(own), f"{point['bytes'] / 1e6:.1f}", *shares))
+    screen.table(
+        f"{found['experiment']}, in % by convolutional (and dense) models trained on raw windows",
+        ("point", "MB", *attributes),
+        rows,
+    )
 
 
 def personalise(

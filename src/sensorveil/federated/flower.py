@@ -25,9 +25,8 @@ from sensorveil.federated.rounds import Watch, run_rounds
 from sensorveil.federated.server import Answer, State
 from sensorveil.methods.blinder import Blinder
 
-os.environ.setdefault(
-    "FLWR_TELEMETRY_ENABLED", "0"
-)  # before Flower is imported: it reads them then
+# Nobody is told that this runs; Flower looks when it is imported.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 from flwr.app import (

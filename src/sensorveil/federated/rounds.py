@@ -12,16 +12,8 @@ import torch
 
 from sensorveil.errors import Refusal
 from sensorveil.federated.plan import Plan
-from sensorveil.federated.privacy import affordable, epsilon
-from sensorveil.federated.server import (
-    Answer,
-    Round,
-    State,
-    advanced,
-    choose,
-    combined,
-    sift,
-)
+from sensorveil.federated.privacy import affordable, epsilon, noisy_mean
+from sensorveil.federated.server import Answer, Round, State, advanced, choose, combined, sift
 from sensorveil.progress import track
 
 Watch = Callable[[State], None]
@@ -64,35 +56,70 @@ def run_rounds(
     return state
 
 
+class _Collecting:
+    """The attempts of one round: what was sent, what came back, who was refused."""
+
+    def __init__(self, carrier: Carrier, plan: Plan) -> None:
+        self.carrier, self.plan = carrier, plan
+        self.asked = self.answered = self.bytes_up = 0
+        self.refused: dict[int, str] = {}
+
+    def attempt(self, state: State) -> list[Answer]:
+        """Asks the chosen clients once; the answers that count."""
+        chosen = state.chosen
+        answers = self.carrier.ask(state.vector, state.number, chosen) if chosen else []
+        good, refused = sift(answers, chosen, len(state.vector), self.plan)
+        self.asked += len(chosen)
+        self.answered += len(answers)
+        self.bytes_up += sum(answer.update.nbytes for answer in answers)
+        self.refused |= refused
+        return good
+
+    def enough(self, good: Sequence[Answer], chosen: Sequence[int]) -> bool:
+        """Whether a round may count; in a private one, nobody may have been drawn."""
+        nobody = bool(self.plan.noise) and not chosen
+        return nobody or len(good) >= self.plan.needed(len(chosen))
+
+    def happened(self, state: State) -> Round:
+        """The round for the log."""
+        spent = epsilon(self.plan, state.number + 1) if self.plan.noise else 0.0
+        down = self.asked * state.vector.nbytes
+        return Round(self.asked, self.answered, len(self.refused), down, self.bytes_up, spent)
+
+
 def _next(state: State, plan: Plan, carrier: Carrier) -> State:
-    """One round: ask, sift, combine, step; asked again where too few answered."""
-    number, asked, size = state.number, 0, len(state.vector)
-    answered, up = 0, 0
-    refusals: dict[int, str] = {}
-    if number % plan.rounds == 0 or not state.chosen:
-        state = _with_clients(state, plan, carrier, attempt=0)
-    for attempt in range(1, plan.attempts + 1):
-        answers = carrier.ask(state.vector, number, state.chosen) if state.chosen else []
-        good, refused = sift(answers, state.chosen, size, plan)
-        asked, answered = asked + len(state.chosen), answered + len(answers)
-        up += sum(answer.update.nbytes for answer in answers)
-        refusals |= refused
-        if len(good) >= plan.needed(len(state.chosen)) or (plan.noise and not state.chosen):
-            break
-        if not plan.noise:  # a private group stays as it was drawn
+    """One round: ask, sift, combine, step; others are asked where too few answered."""
+    collecting = _Collecting(carrier, plan)
+    for attempt in range(plan.attempts):
+        if _needs_clients(state, plan, attempt):
             state = _with_clients(state, plan, carrier, attempt)
-    else:
-        raise Refusal(
-            f"round {number + 1}: fewer than {plan.quorum:.0%} of the clients sent something"
-            f" that counts, {plan.attempts} times in turn{_named(refusals)}; what was reached"
-            " is kept, go on with --resume"
-        )
-    noise = _secret_noise(state.vector) if plan.noise else None
-    mean = combined(good, plan, len(carrier.clients()), noise)
-    spent = epsilon(plan, number + 1) if plan.noise else 0.0
-    down = asked * state.vector.nbytes
-    happened = Round(asked, answered, len(refusals), down, up, spent)
-    return advanced(state, mean, plan, happened, refusals)
+        good = collecting.attempt(state)
+        if collecting.enough(good, state.chosen):
+            mean = _mean(good, state.vector, plan, carrier)
+            happened = collecting.happened(state)
+            return advanced(state, mean, plan, happened, collecting.refused)
+    raise Refusal(
+        f"round {state.number + 1}: fewer than {plan.quorum:.0%} of the clients sent something that"
+        f" counts, {plan.attempts} times in turn{_named(collecting.refused)}; what was reached is"
+        " kept, go on with --resume"
+    )
+
+
+def _mean(
+    good: Sequence[Answer], vector: torch.Tensor, plan: Plan, carrier: Carrier
+) -> torch.Tensor:
+    if not plan.noise:
+        return combined(good, plan)
+    updates = [answer.update for answer in good]
+    expected = plan.share * len(carrier.clients())
+    return noisy_mean(updates, plan, expected, _secret_noise(vector))
+
+
+def _needs_clients(state: State, plan: Plan, attempt: int) -> bool:
+    """At the start of an epoch, and for another attempt; a private group stays as it was drawn."""
+    if attempt:
+        return not plan.noise
+    return state.number % plan.rounds == 0 or not (state.chosen or plan.noise)
 
 
 def _secret_noise(like: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from sensorveil.federated.plan import Plan
-from sensorveil.federated.privacy import noisy_mean
 from sensorveil.nets.meta import Moments, adam_step
 
 REASONS = ("wrong size", "not finite", "outsized", "nobody asked for it")
@@ -114,20 +113,13 @@ def _fault(answer: Answer, chosen: Sequence[int], size: int) -> str | None:
     return None if bool(answer.update.isfinite().all()) else "not finite"
 
 
-def combined(
-    answers: Sequence[Answer], plan: Plan, clients: int, noise: torch.Tensor | None = None
-) -> torch.Tensor:
-    """The mean of the updates: plain as in lines 9 and 10, weighted, or private.
-
-    `clients` is how many there are in all; a private mean is given standard normal `noise`.
-    """
-    updates = [answer.update for answer in answers]
-    if noise is not None:
-        return noisy_mean(updates, plan, plan.share * clients, noise)
+def combined(answers: Sequence[Answer], plan: Plan) -> torch.Tensor:
+    """The mean of the updates: plain as in lines 9 and 10, or weighted by numbers of windows."""
+    updates = torch.stack([answer.update for answer in answers])
     if not plan.weighted:
-        return torch.stack(updates).mean(0)
-    shares = torch.tensor([float(answer.windows) for answer in answers], device=updates[0].device)
-    return (torch.stack(updates) * (shares / shares.sum())[:, None]).sum(0)
+        return updates.mean(0)
+    shares = torch.tensor([float(answer.windows) for answer in answers], device=updates.device)
+    return (updates * (shares / shares.sum())[:, None]).sum(0)
 
 
 def advanced(

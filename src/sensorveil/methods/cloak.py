@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
 from sensorveil.measures.probes import held_out_people, probes
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
@@ -208,7 +209,9 @@ class Cloak(GuidedDiffusion):
         """
         told = super()._told(windows, strength, generator)
         share = np.asarray(strength.get(_BOTTLENECK, self.settings.bottleneck), np.float32)
-        share = np.broadcast_to(share.clip(0, 1), len(windows))
+        if (share < 0).any() or (share > 1).any():
+            raise Refusal(f"strength '{_BOTTLENECK}' must be from 0 to 1")
+        share = np.broadcast_to(share, len(windows))
         if self.settings.told == "class" or not share.any():
             return told
         centres = torch.from_numpy(self.centres_).to(self.device)

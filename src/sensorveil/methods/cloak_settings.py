@@ -82,7 +82,7 @@ class CloakSettings(GuidedSettings):
 
 FAST: Mapping[str, Any] = {
     "layers": "small",
-    "keep": 2.0,
+    "keep": 4.0,
     "avoid": 0.0,
     "bottleneck": 1.0,
     "temperature": 0.3,
@@ -94,10 +94,10 @@ FAST: Mapping[str, Any] = {
     "reader": "128-64",
     "sampler": "dpm-solver++",
     "steps": 10,
-    "epochs": 100,
-    "batch": 128,
-    "rate": 2e-3,
-    "average": 0.99,
+    "epochs": 150,
+    "batch": 64,
+    "rate": 1e-3,
+    "average": 0.998,
     "coder_epochs": 10,
     "coder_batch": 64,
     "reader_epochs": 12,

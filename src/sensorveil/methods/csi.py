@@ -231,8 +231,9 @@ class CsiGenerator(ClassGenerator):
         return found
 
     def _secret(self) -> torch.Generator:
-        seed = derived(self.seed, _SECRET) if self.settings.repeatable else None
-        return secret_generator(self.device, seed)
+        """Draws and noise of DP-SGD: from the operating system where there is a promise."""
+        promised = self.settings.mode != "hybrid" and not self.settings.repeatable
+        return secret_generator(self.device, None if promised else derived(self.seed, _SECRET))
 
     def _drawing(self) -> AbstractContextManager[None]:
         """Levels and noise that training takes out again; these are no secret."""

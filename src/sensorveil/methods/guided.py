@@ -12,6 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -177,7 +178,7 @@ class GuidedDiffusion(Obfuscator):
 
     @torch.no_grad()
     def sampling_seconds(self, windows: Windows, repeats: int = 3) -> float:
-        """Seconds a window that sampling takes once all is warm, on 2,048 of the windows or less."""
+        """Seconds a window that sampling takes once all is warm, on 2,048 windows or less."""
         self._check_fitted()
         some = windows.select(np.arange(min(PIECE, len(windows)))).scaled(self.scaling_)
         generator = np.random.default_rng(0)
@@ -271,7 +272,7 @@ class GuidedDiffusion(Obfuscator):
         return torch.arange(rows.start, rows.stop, device=self.device)
 
     def _levels(self) -> Levels:
-        return Levels.linear(self.settings.levels).to(self.device)
+        return _linear_levels(self.settings.levels, self.device)
 
     def _tensor(self, codes: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(codes.astype(np.int64)).to(self.device)
@@ -330,6 +331,11 @@ def pieces(count: int) -> Iterator[slice]:
     """
     for first in range(0, count, PIECE):
         yield slice(first, min(first + PIECE, count))
+
+
+@lru_cache(maxsize=8)  # a stream asks for every window
+def _linear_levels(count: int, device: str) -> Levels:
+    return Levels.linear(count).to(device)
 
 
 def _numbers(weights: np.ndarray) -> torch.Tensor:

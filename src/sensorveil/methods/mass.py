@@ -16,7 +16,7 @@ from torch import nn
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
-from sensorveil.nets.courses import Course, Player, train_players
+from sensorveil.nets.courses import Course, Gather, Player, train_players
 from sensorveil.nets.mass import (
     AttributeNet,
     Transform,
@@ -67,6 +67,20 @@ class MassSettings(Settings):
         self.require(self.wanted <= 1, "wanted", "1 at most, which is all there is to tell")
 
 
+@dataclass(frozen=True)
+class _Lesson:
+    """What the transform learns from: windows, and each attribute's classes, entropy and reader."""
+
+    gather: Gather
+    codes: dict[str, torch.Tensor]
+    entropies: dict[str, float]
+    readers: dict[str, AttributeNet]
+
+    def surprise(self, name: str, output: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of an attribute's reader on transformed windows."""
+        return surprise(self.readers[name](output), self.codes[name][index])
+
+
 class Mass(Obfuscator):
     """A transform of windows and noise, trained against readers of the hidden attributes.
 
@@ -114,95 +128,78 @@ class Mass(Obfuscator):
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
         chosen, count = self.settings, len(windows)
-        self.gather_ = windows.on(self.device).__getitem__
-        self.codes_ = {
-            name: torch.from_numpy(windows.codes(name).astype(np.int64)).to(self.device)
-            for name in (*self.policy_.keep, *self.policy_.hide)
-        }
-        course = Course(chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate)
-        self.readers_ = {name: self._trained_reader(name, course) for name in self.codes_}
+        lesson = _Lesson(windows.on(self.device).__getitem__, {}, {}, {})
+        for name in (*self.policy_.keep, *self.policy_.hide):
+            codes = torch.from_numpy(windows.codes(name).astype(np.int64)).to(self.device)
+            lesson.codes[name], lesson.entropies[name] = codes, label_entropy(codes)
+            lesson.readers[name] = self._trained_reader(lesson, name)
         seed = derived(self.seed, _FEATURES)
         with seeded(seed):
             features = self._net(chosen.features)
         course = Course(chosen.feature_epochs, chosen.reader_batch, chosen.reader_rate)
         self.metrics_["features_loss"] = train_features(
-            features, self.gather_, count, course, seed, self.device, self.checkpoint
+            features, lesson.gather, count, course, seed, self.device, self.checkpoint
         )
-        self._fit_transform(features, count)
-        # Only the transform is needed from here on, and training windows are nobody's to keep.
-        del self.gather_, self.codes_, self.readers_
+        self._fit_transform(lesson, features, count)
 
-    def _trained_reader(self, name: str, course: Course) -> AttributeNet:
+    def _trained_reader(self, lesson: _Lesson, name: str) -> AttributeNet:
         """Stage 1."""
+        chosen = self.settings
         seed = derived(self.seed, _READER + sorted(self.classes_).index(name))
         with seeded(seed):
             net = self._net(len(self.classes_[name]))
         self.metrics_[f"reader_loss_{name}"] = train_attribute_net(
             net,
-            self.gather_,
-            self.codes_[name],
-            course,
+            lesson.gather,
+            lesson.codes[name],
+            Course(chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate),
             seed,
             stage=f"reader-{name}",
             checkpoint=self.checkpoint,
         )
         return net.eval()
 
-    def _fit_transform(self, features: AttributeNet, count: int) -> None:
+    def _fit_transform(self, lesson: _Lesson, features: AttributeNet, count: int) -> None:
         """Stage 3: the transform and F in turns with the hidden attributes' readers."""
-        chosen, seed = self.settings, derived(self.seed, _TRANSFORM)
+        chosen, seed, hide = self.settings, derived(self.seed, _TRANSFORM), self.policy_.hide
         with seeded(seed):
             self.net_ = Transform(self.shape_).to(self.device)
-        adversaries = nn.ModuleList(self.readers_[name] for name in self.policy_.hide)
+
+        def transform(index: torch.Tensor) -> torch.Tensor:
+            signal = lesson.gather(index)
+            output = self.net_(signal, torch.randn_like(signal))
+            told = paired_info_nce(features(signal), features(output))
+            return told + self._penalties(lesson, output, index)
 
         def accuse(index: torch.Tensor) -> torch.Tensor:
+            signal = lesson.gather(index)
             with torch.no_grad():
-                output = self._transformed(self.gather_(index))
-            return self._surprises(self.policy_.hide, output, index).sum()
+                output = self.net_(signal, torch.randn_like(signal))
+            return torch.stack([lesson.surprise(name, output, index) for name in hide]).sum()
 
         players = [
-            Player(nn.ModuleList([self.net_, features]), lambda index: self._loss(features, index)),
-            Player(adversaries, accuse),
+            Player(nn.ModuleList([self.net_, features]), transform),
+            Player(nn.ModuleList(lesson.readers[name] for name in hide), accuse),
         ]
+        course = Course(chosen.epochs, chosen.batch, chosen.rate, chosen.weight_decay)
         losses = train_players(
-            "transform",
-            players,
-            count,
-            Course(chosen.epochs, chosen.batch, chosen.rate, chosen.weight_decay),
-            seed,
-            self.device,
-            self.checkpoint,
+            "transform", players, count, course, seed, self.device, self.checkpoint
         )
         self.metrics_["transform_loss"], self.metrics_["adversary_loss"] = losses
         self.net_.eval()
 
-    def _loss(self, features: AttributeNet, index: torch.Tensor) -> torch.Tensor:
-        """InfoNCE between raw and transformed windows, and a penalty for each limit."""
-        signal = self.gather_(index)
-        output = self._transformed(signal)
-        total = paired_info_nce(features(signal), features(output))
-        hidden = self._surprises(self.policy_.hide, output, index)
-        for name, unsure in zip(self.policy_.hide, hidden, strict=True):
-            total = total + told_too_much(
-                unsure, label_entropy(self.codes_[name]), self.settings.allowed
-            )
-        kept = self._surprises(self.policy_.keep, output, index)
-        for name, unsure in zip(self.policy_.keep, kept, strict=True):
-            entropy = label_entropy(self.codes_[name])
-            total = total + told_too_little(unsure, entropy, self.settings.wanted * entropy)
-        return total
-
-    def _surprises(
-        self, names: tuple[str, ...], output: torch.Tensor, index: torch.Tensor
+    def _penalties(
+        self, lesson: _Lesson, output: torch.Tensor, index: torch.Tensor
     ) -> torch.Tensor:
-        """The cross-entropy of each attribute's reader: (attributes,)."""
-        return torch.stack(
-            [surprise(self.readers_[name](output), self.codes_[name][index]) for name in names]
-        )
-
-    def _transformed(self, signal: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.net_(signal, torch.randn_like(signal))
-        return output
+        """For each limit that does not hold."""
+        terms = []
+        for name, entropy in lesson.entropies.items():
+            unsure = lesson.surprise(name, output, index)
+            if name in self.policy_.hide:
+                terms.append(told_too_much(unsure, entropy, self.settings.allowed))
+            else:
+                terms.append(told_too_little(unsure, entropy, self.settings.wanted * entropy))
+        return torch.stack(terms).sum()
 
     def _net(self, outputs: int) -> AttributeNet:
         chosen = self.settings

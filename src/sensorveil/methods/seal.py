@@ -17,7 +17,7 @@ import numpy as np
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.bounds import Bound, bound_code
+from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
 from sensorveil.measures.inference import InferenceSettings, Panel
 from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
@@ -55,6 +55,7 @@ class Seal(Obfuscator):
     Settings = SealSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
+        # There is no paper: readers of the size of the papers' inference models, for a GPU.
         "paper": Resample.presets["paper"],
     }
     settings: SealSettings
@@ -68,19 +69,23 @@ class Seal(Obfuscator):
         self._check_alike(windows)
         return self._encode(windows.scaled(self.scaling_))
 
-    def bounds(self, windows: Windows) -> tuple[Bound, ...]:
+    def bounds(self, windows: Windows, run: int = 1) -> tuple[Bound, ...]:
         """What the code can tell anybody about each attribute that is not kept.
 
-        The windows must be of people who took no part in training.
+        The windows must be of people who took no part in training. With a `run` above 1 it is
+        about whoever sees so many consecutive windows of a recording at once, and assumes nothing
+        about how these depend on each other; it takes many people before that says anything.
         """
         self._check_fitted()
         self._check_alike(windows)
         codes = self._codes_behind(windows.scaled(self.scaling_))
         codes = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        codes, first = sequence_codes(codes, windows.recording, windows.start, run)
+        seen = windows.select(first)
         return tuple(
-            bound_code(codes, windows.codes(name), windows.subject, name)
-            for name in windows.attributes
-            if name not in self.policy_.keep and (windows.codes(name) != UNKNOWN).any()
+            bound_code(codes, seen.codes(name), seen.subject, name)
+            for name in seen.attributes
+            if name not in self.policy_.keep and (seen.codes(name) != UNKNOWN).any()
         )
 
     # Training.

@@ -91,11 +91,15 @@ def chosen(candidates: Sequence[Candidate], allowed: float) -> Candidate:
 
 
 def _folds(windows: Windows, name: str) -> np.ndarray:
-    """What an attacker has not counted: people, or halves of recordings where they are classes."""
+    """What an attacker has not counted: people, or where they are the classes, half of each.
+
+    That is half of each recording, or of a person's clips where each is a recording of its own.
+    """
     people = len(np.unique(windows.subject))
-    if 2 * len(np.unique(windows.codes(name))) > people:
-        return half_folds(windows.recording, windows.start)
-    return people_folds(windows.subject)
+    if 2 * len(np.unique(windows.codes(name))) <= people:
+        return people_folds(windows.subject)
+    clips = len(np.unique(windows.recording)) == len(windows)
+    return half_folds(windows.subject if clips else windows.recording, windows.start)
 
 
 def _kept(
@@ -107,12 +111,13 @@ def _kept(
     generator: np.random.Generator,
 ) -> tuple[float, float]:
     """Correlations of frequency and of energy, with donors drawn as the pool draws them."""
-    given = encoder.donated(movement)
-    pools = {int(code): np.flatnonzero(donor & (given == code)) for code in np.unique(given[donor])}
-    there = np.isin(np.arange(encoder.count), list(pools))
-    others = np.flatnonzero(~donor)
-    wanted = encoder.nearest(there)[codes[others]]
-    drawn = [int(generator.choice(pools[int(code)])) for code in wanted]
+    pool, others = np.flatnonzero(donor), np.flatnonzero(~donor)
+    given = encoder.donated(movement)[pool]
+    pool = pool[np.argsort(given, kind="stable")]
+    numbers = np.bincount(given, minlength=encoder.count)
+    wanted = encoder.nearest(numbers > 0)[codes[others]]
+    first = np.cumsum(numbers) - numbers
+    drawn = pool[first[wanted] + generator.integers(numbers[wanted])]
     before, after = np.exp(movement.values[others]), np.exp(movement.values[drawn])
     found = [
         within_correlation(before[:, which], after[:, which], recording[others]) for which in (0, 1)

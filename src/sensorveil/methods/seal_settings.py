@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.resample import ResampleSettings
 from sensorveil.methods.seal_code import PASTS, RECORDING
-from sensorveil.methods.seal_generators import GENERATORS, POOL
+from sensorveil.methods.seal_generators import GAUSSIAN, GENERATORS, POOL
 
 AUTO = "auto"
 
@@ -71,5 +71,5 @@ class SealSettings(ResampleSettings):
                 " generator=gaussian"
             )
         if self.generator == AUTO:
-            return POOL if agreed else "gaussian"
+            return POOL if agreed else GAUSSIAN
         return self.generator

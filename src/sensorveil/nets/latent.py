@@ -32,9 +32,11 @@ _SURE = -6.0
 class Autoencoder(nn.Module):
     """An encoder to mean and log-variance of the latents, equation (4), and a decoder.
 
-    Once trained, `measure` learns mean and deviation of each channel of the latents, and from then
-    on `latents` and `windows` speak of latents in standard units: diffusion levels are made for
-    data of variance 1, and a KL divergence of weight 1e-6 leaves latents at any variance.
+    Once trained, `measure` learns the mean of each channel of the latents and one deviation for
+    all, and from then on `latents` and `windows` speak of latents in these units: diffusion levels
+    are made for data of variance 1, and a KL divergence of weight 1e-6 leaves latents at any. With
+    one deviation, latents that matter little stay small, and the generator is not asked for more
+    of them than what comes out needs.
     """
 
     centre: torch.Tensor
@@ -53,7 +55,7 @@ class Autoencoder(nn.Module):
         self.latent = latent
         single = (latent[0],) + (1,) * (len(latent) - 1)
         self.register_buffer("centre", torch.zeros(single))
-        self.register_buffer("spread", torch.ones(single))
+        self.register_buffer("spread", torch.ones(()))
 
     def encode(self, signal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and log-variance of the latents: (n, *latent) each, not in standard units."""
@@ -68,15 +70,13 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def measure(self, gather: Gather, count: int) -> None:
-        """Learns what standard units of the latents are, from `count` windows."""
+        """Learns the units of the latents from `count` windows."""
         self.centre.zero_()
         self.spread.fill_(1.0)
         axes = [0, *range(2, len(self.latent) + 1)]
         seen = self._all_latents(gather, count)
         self.centre.copy_(seen.mean(axes).view_as(self.centre))
-        # A latent that never moves says nothing; dividing by one leaves it at zero.
-        deviation = seen.std(axes, correction=0).view_as(self.spread)
-        self.spread.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
+        self.spread.copy_((seen - self.centre).square().mean().sqrt().clamp(min=1e-6))
 
     def latents(self, signal: torch.Tensor) -> torch.Tensor:
         """The latents of windows, in standard units: the mean alone, as the paper takes it."""
@@ -206,7 +206,7 @@ def convolutional_autoencoder(
 def start_linear(net: Autoencoder, gather: Gather, count: int, seed: int) -> None:
     """Sets the linear ways of a `convolutional_autoencoder` to the first principal components.
 
-    Each is scaled to variance 1. Of many windows some are drawn.
+    All are scaled alike, to a mean variance of 1. Of many windows some are drawn.
     """
     assert isinstance(net.body, _Joined)
     assert isinstance(net.decoder, _Added)
@@ -219,13 +219,13 @@ def start_linear(net: Autoencoder, gather: Gather, count: int, seed: int) -> Non
         sketch = min(rank + _BEYOND, *rows.shape)
         _, sizes, directions = torch.svd_lowrank(rows - middle, sketch, niter=4)
     directions = directions[:, :rank]
-    deviations = (sizes[:rank] / math.sqrt(len(rows))).clamp(min=1e-6)
+    scale = (sizes[:rank].square().mean() / len(rows)).sqrt().clamp(min=1e-6)
     # Where there are fewer components than latents, the other latents start at nothing.
     for weight in (there.weight, back.weight):
         weight.zero_()
-    there.weight[:rank] = (directions / deviations).T
+    there.weight[:rank] = directions.T / scale
     there.bias.copy_(-(there.weight @ middle))
-    back.weight[:, :rank] = directions * deviations
+    back.weight[:, :rank] = directions * scale
     back.bias.copy_(middle)
 
 
