@@ -96,4 +96,21 @@ def test_joined_is_one_to_one_and_keeps_names() -> None:
     assert both.classes["activity"] == ("low", "high")
     np.testing.assert_array_equal(both.signal[10:], some.signal)
     assert both.channels == some.channels
-    assert len(joined(some, None, "activity")) == 10
+
+
+def test_both_are_trained_equally_long() -> None:
+    sizes = []
+
+    def train(some: Windows, seed: int) -> Nearest:
+        sizes.append(len(some))
+        return Nearest(some)
+
+    augmentation(
+        lambda seed: NoObfuscation(seed=seed),
+        [split(windows(20, 4), windows(12, 5))],
+        "activity",
+        "subject",
+        train=train,
+        seeds=1,
+    )
+    assert sizes == [40, 40]

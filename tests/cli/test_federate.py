@@ -10,9 +10,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sensorveil.cli import federate
 from sensorveil.cli.main import main
 from sensorveil.errors import Refusal
-from sensorveil.federated import in_process
+from sensorveil.federated import experiments, in_process
+from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.run import load_run
 
 DATA = ["--data", "simulated", "--option", "people=6"]
@@ -37,8 +39,9 @@ def command(monkeypatch, capsys, tmp_path):
 
 
 def simulate(command, out: str, *words: str, code: int = 0) -> str:
-    given = ["federate", "simulate", *DATA, *POLICY, *SMALL, *PLAN, "--engine", "process"]
-    return command(*given, "--out", out, *words, code=code)
+    given = ["federate", "simulate", *DATA, *PLAN, "--engine", "process", "--out", out]
+    fresh = [] if "--start" in words else [*POLICY, *SMALL]
+    return command(*given, *fresh, *words, code=code)
 
 
 def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
@@ -61,6 +64,7 @@ def test_it_goes_on_with_what_was_stopped(command, tmp_path, monkeypatch):
     monkeypatch.setattr(in_process, "run_rounds", stopped)
     assert "the power is gone" in simulate(command, "run", code=2)
     assert (tmp_path / "run.unfinished").is_dir()
+    assert "go on with --resume" in simulate(command, "run", code=2)
     assert "go on with --resume" in simulate(command, "run", "--start", "run.start", code=2)
     monkeypatch.setattr(in_process, "run_rounds", rounds)
     simulate(command, "run", "--resume")
@@ -112,6 +116,7 @@ def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
         (["--plan", "quorum=2"], "setting 'quorum' is 2.0; it must be at most 1"),
         (["--engine", "post"], "engine 'post' is unknown; known: flower, process"),
         (["--set", "latent=0"], "setting 'latent' is 0; it must be above 0"),
+        (["--start", "old", "--hide", "gender"], "are those of the run given with --start"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, line):
@@ -119,7 +124,16 @@ def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, li
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_experiment_writes_its_points(command, tmp_path):
+def test_without_flower_it_says_which_extra(command, monkeypatch):
+    monkeypatch.setattr(federate, "find_spec", lambda name: None)
+    said = simulate(command, "run", "--engine", "flower", code=2)
+    assert "pip install 'sensorveil[federated]', or take --engine process" in said
+
+
+def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
+    tiny = InferenceSettings(width=4, epochs=1)
+    monkeypatch.setattr(InferenceSettings, "quick", lambda: tiny)
+    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
     assert "figure 9" in command("federate", "experiment", "list").lower()
     words = ["federate", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
     said = command(*words, "--out", "shadows.json")

@@ -54,6 +54,14 @@ def test_an_epoch_goes_through_all_windows_once(veil, client, plan):
     assert not torch.equal(*orders)
 
 
+def test_no_batch_holds_a_window_twice(veil, client, plan):
+    trainee, odd = Trainee.of(veil), replace(plan, support=3, query=7, rounds=9)  # 24 windows
+    for number in range(9):
+        task = draw_task(client, trainee, odd, 2, number)
+        both = torch.cat([task.support.windows, task.query.windows])
+        assert len(torch.unique(both, dim=0)) == 10
+
+
 def test_shadows_are_of_another_class(veil, client, plan):
     task = draw_task(client, Trainee.of(veil), replace(plan, support=5, query=3), 2, 0)
     assert (task.support.hidden * task.other).sum() == 0

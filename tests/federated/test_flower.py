@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.supercore.task_identity import TaskIdentity
 
 from sensorveil.federated.client import people_of
 from sensorveil.federated.flower import FlowerCarrier, make_client_app
 from sensorveil.federated.in_process import InProcess
+from sensorveil.federated.keeping import summary
 from sensorveil.federated.rounds import run_rounds
 from sensorveil.federated.server import State
 
@@ -117,8 +118,8 @@ def test_a_client_is_who_its_node_is(veil, plan, client_app):
     assert carrier.clients() == [1, 2]
 
 
-@pytest.mark.parametrize("spoilt", ["dead", "error", "empty", "no array"])
-def test_broken_replies_are_no_answers(veil, plan, client_app, spoilt):
+@pytest.mark.parametrize("spoilt", ["dead", "error", "empty", "no array", "text"])
+def test_broken_replies_do_not_count_and_are_named(veil, plan, client_app, spoilt):
     plan = replace(plan, share=1.0, epochs=1)
 
     def spoil(message, reply):
@@ -128,10 +129,14 @@ def test_broken_replies_are_no_answers(veil, plan, client_app, spoilt):
             return None
         if spoilt == "error":
             return Message(Error(1), reply_to=message)
-        kept = {"counts": reply.content["counts"]} if spoilt == "no array" else {}
+        kept = {} if spoilt == "empty" else {"counts": reply.content["counts"]}
+        if spoilt == "text":
+            kept["update"] = ArrayRecord({"update": Array(np.array(["a", "b"]))})
         return Message(RecordDict(kept), reply_to=message)
 
     state = run_rounds(
         State.fresh(veil.weights()), plan, FlowerCarrier(LocalGrid(client_app, 4, spoil), plan)
     )
-    assert [one.answered for one in state.log] == [3] * 3
+    named = {"client 0: sent nothing": 3} if spoilt != "dead" else {}
+    assert summary(state, plan)["refused"] == named
+    assert [one.answered - one.refused for one in state.log] == [3] * 3

@@ -179,6 +179,20 @@ def test_generate_refuses(classes: dict[str, str], count: int, line: str) -> Non
         fitted().generate(classes, count)
 
 
+def test_generate_refuses_bad_seeds_and_strengths_that_break_it() -> None:
+    veil = fitted()
+    with pytest.raises(Refusal, match="seed is -1"):
+        veil.generate({"activity": "0"}, 1, seed=-1)
+    with pytest.raises(Refusal, match="not finite"):
+        veil.generate({"activity": "0"}, 1, {"keep": 1e39}, seed=0)
+
+
+def test_a_kept_person_is_named() -> None:
+    veil = CsiGenerator(seed=1, **TINY).fit(example_windows("complex"), "subject", "gender")
+    made = veil.generate({"subject": "2"}, 3, seed=0)
+    assert made.classes["subject"][made.subject[0]] == "2"
+
+
 @pytest.mark.parametrize("sampler", ["ddim", "ddpm", "unipc", "rf-diffusion"])
 def test_every_sampler_samples(sampler: str) -> None:
     blur = 0.05 if sampler == "rf-diffusion" else 0.0

@@ -155,6 +155,19 @@ def test_donors_are_placed_by_what_they_are_among_all():
     given = encoder.donated(movement)
     rhythm = [movement.values[given // 3 == level, 0] for level in range(3)]
     assert rhythm[0].max() <= rhythm[1].min() <= rhythm[1].max() <= rhythm[2].min()
+    for level in range(3):
+        calm, strong = (movement.values[given == 3 * level + part, 1] for part in (0, 2))
+        assert calm.max() < strong.min()
+
+
+def test_every_code_has_its_share_of_donors():
+    """Even where who is fast is strong too: no code is made of the few who are an exception."""
+    movement = of(random_walk(40, 30))
+    linked = replace(movement, values=np.stack([movement.values[:, 0]] * 2, axis=1))
+    for one in (movement, linked):
+        counts = np.bincount(Encoder(5, 3).fit(one, 1).donated(one), minlength=15)
+        assert counts.min() >= 1200 / 15 - 2
+        assert counts.max() <= 1200 / 15 + 2
 
 
 def test_without_a_past_a_level_is_that_of_a_donor():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import Scaling, Windows
+from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.seal import Seal
 from sensorveil.methods.seal_generators import Gaussian, Pool, adjoining, joined
 
 
@@ -81,6 +83,17 @@ def test_gaussians_keep_rhythm_and_how_channels_go_together():
     np.testing.assert_allclose(drawn[:, 1], -2 * drawn[:, 0], atol=1e-3)
     peak = np.abs(np.fft.rfft(drawn[:, 0] - drawn[:, 0].mean(-1, keepdims=True))).argmax(1)
     assert np.median(peak) == round(0.6 * 64 / (2 * np.pi))
+
+
+def test_few_windows_make_few_codes_so_that_no_donor_is_given_away():
+    windows = example_windows()
+    veil = Seal(epochs=1, width=4).fit(windows, "activity", "gender")
+    assert veil.metrics_["generator"] == "gaussian"
+    assert min(n for n in veil.metrics_["windows_by_code"] if n) >= 5
+    made = veil.obfuscate(windows, seed=0).signal
+    scale = windows.signal.std((0, 2), keepdims=True)
+    apart = np.abs((made[:, None] - windows.signal[None]) / scale).max((2, 3))
+    assert apart.min() > 0.05
 
 
 def test_gaussians_give_out_no_donor():

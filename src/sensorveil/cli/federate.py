@@ -1,10 +1,11 @@
-"""sensorveil federate simulate, federate app, personalise."""
+"""sensorveil federate simulate, app, experiment; sensorveil personalise."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,8 +82,10 @@ def simulate(
     chosen = _plan(plan, fedblinder, seed)
     if engine not in ENGINES:
         raise refuse_unknown("engine", engine, ENGINES)
-    if engine == "flower" and device != "cpu":
-        raise Refusal("the engine flower uses the CPU; take --engine process for a GPU")
+    if engine == "flower":
+        _check_flower()
+        if device != "cpu":
+            raise Refusal("the engine flower uses the CPU; take --engine process for a GPU")
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
     check_place(out)
@@ -91,8 +94,12 @@ def simulate(
     settings = given.settings(setting, sensorveil.Blinder.Settings, "blinder")
     veil = sensorveil.Blinder(preset, seed, given.check_device(device), **settings)
     begun = start or out.with_name(f"{out.name}.start")
+    if start and (keep or hide or settings):
+        raise Refusal("--keep, --hide and --set are those of the run given with --start")
+    if not (start or resume) and begun.exists():
+        raise Refusal(f"{begun} was left by a federation; go on with --resume, or remove it")
     with screen.bars():
-        if start is None and not (resume and begun.exists()):
+        if not begun.exists():
             veil.prepare(people.windows(), given.names(keep or []), given.names(hide or []))
             sensorveil.save_run(veil, begun)
         first = start_run(begun, device)
@@ -122,6 +129,7 @@ def write_app(
     as_json: given.AsJson = False,
 ) -> None:
     """Writes the Flower app of a federation of real devices; docs/federated.md shows the rest."""
+    _check_flower()
     from sensorveil.federated.apps import app_folder
     from sensorveil.federated.sources import start_run
 
@@ -273,6 +281,13 @@ def _plan(values: list[str] | None, fedblinder: bool, seed: int) -> Plan:
 
     chosen = Plan(**{"seed": seed, **given.settings(values, Plan, "a plan")})
     return chosen.fedblinder() if fedblinder else chosen
+
+
+def _check_flower() -> None:
+    if find_spec("flwr") is None:
+        raise Refusal(
+            "this needs Flower: pip install 'sensorveil[federated]', or take --engine process"
+        )
 
 
 def _over_flower(

@@ -20,6 +20,7 @@ from sensorveil.nets.meta import Layout, Moments, Task, adam_step, meta_gradient
 from sensorveil.nets.seeding import derived
 
 _CLIENTS_AT_ONCE = 16  # each needs some copies of all weights
+_NOISE = 1_000_000  # above every turn of an epoch: orders and noise never share a seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +69,13 @@ def draw_task(
 ) -> Task:
     """Support and query set of one step of a round, with all that is random in them.
 
-    Over an epoch a client goes through its windows in an order of its own, batch by batch. All
-    comes from the plan's seed, the client and the round's number: asked twice, it draws the same.
+    Over an epoch a client goes through its windows in an order of its own, batch by batch, and
+    again in another order where there are more batches than that. All comes from the plan's seed,
+    the client and the round's number: asked twice, it draws the same.
     """
-    epoch, place = divmod(number, plan.rounds)
     own = derived(plan.seed, client)
-    first = (place * plan.local_steps + step) * plan.batch
-    order = _order(len(data), first + plan.batch, derived(derived(own, epoch), 0))
-    index = order[first : first + plan.batch]
-    generator = torch.Generator().manual_seed(derived(derived(own, number), 1 + step))
-    support, query = index.split([plan.support, plan.query])
+    support, query = _rows(len(data), plan, own, number, step).split([plan.support, plan.query])
+    generator = torch.Generator().manual_seed(derived(derived(own, number), _NOISE + step))
     design = trainee.nets.design
 
     def noise(*shape: int) -> torch.Tensor:
@@ -98,11 +96,13 @@ def draw_task(
     return Task(batch(support), other, noise(3, len(support)), batch(query))
 
 
-def _order(count: int, wanted: int, seed: int) -> torch.Tensor:
-    """Whole shuffles one after the other, so that no batch within one holds a window twice."""
-    generator = torch.Generator().manual_seed(seed)
-    shuffles = [torch.randperm(count, generator=generator) for _ in range(-(-wanted // count))]
-    return torch.cat(shuffles)
+def _rows(count: int, plan: Plan, seed: int, number: int, step: int) -> torch.Tensor:
+    """The windows of one batch; none is in it twice, so support and query have none in common."""
+    epoch, place = divmod(number, plan.rounds)
+    turn, at = divmod(place * plan.local_steps + step, count // plan.batch)
+    generator = torch.Generator().manual_seed(derived(derived(seed, epoch), turn))
+    order = torch.randperm(count, generator=generator)
+    return order[at * plan.batch : (at + 1) * plan.batch]
 
 
 def _other_classes(

@@ -113,7 +113,7 @@ class FlowerCarrier:
         new = sorted(there - set(self._client_of))
         messages = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in new]
         for reply in self._replies(messages):
-            client = _whole_number(reply, "client")
+            client = None if reply.has_error() else _whole_number(reply, "client")
             if client is not None and client not in self._present(there):
                 self._client_of[reply.metadata.src_node_id] = client
         return sorted(self._present(there))
@@ -146,26 +146,35 @@ class FlowerCarrier:
         return [answer for answer in answers if answer is not None]
 
     def _answer(self, reply: Message, device: torch.device) -> Answer | None:
-        """A reply as an answer; who sent it is known from its node, not from what it says."""
+        """A reply as an answer; who sent it is known from its node, not from what it says.
+
+        A client that failed, or whose reply holds no array of numbers, has sent nothing.
+        """
         client = self._client_of.get(reply.metadata.src_node_id)
-        arrays = reply.content.array_records.get(UPDATE)
-        count = _whole_number(reply, "windows")
-        if client is None or arrays is None or UPDATE not in arrays or count is None:
+        if client is None:
             return None
-        try:
-            update = np.asarray(arrays[UPDATE].numpy(), np.float32)
-        except (TypeError, ValueError):  # not an array of numbers: judged as one of a wrong size
-            update = np.zeros(0, np.float32)
-        return Answer(client, torch.from_numpy(update.copy()).to(device), count)
+        update, count = np.zeros(0, np.float32), None
+        if not reply.has_error():
+            arrays, count = reply.content.array_records.get(UPDATE), _whole_number(reply, "windows")
+            if arrays is not None and UPDATE in arrays and count is not None:
+                update = _numbers(arrays[UPDATE])
+        return Answer(client, torch.from_numpy(update).to(device), count or 0)
 
     def _replies(self, messages: Sequence[Message]) -> Iterable[Message]:
         if not messages:
             return []
-        replies = self.grid.send_and_receive(messages, timeout=self.plan.deadline)
-        return [reply for reply in replies if not reply.has_error()]
+        return self.grid.send_and_receive(messages, timeout=self.plan.deadline)
 
     def _present(self, there: set[int]) -> set[int]:
         return {client for node, client in self._client_of.items() if node in there}
+
+
+def _numbers(array: Array) -> np.ndarray:
+    """An array as it was sent, or an empty one if it is none of numbers."""
+    try:
+        return np.array(array.numpy(), np.float32)
+    except (TypeError, ValueError):
+        return np.zeros(0, np.float32)
 
 
 def _whole_number(reply: Message, name: str) -> int | None:

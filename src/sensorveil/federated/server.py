@@ -14,7 +14,7 @@ import torch
 from sensorveil.federated.plan import Plan
 from sensorveil.nets.meta import Moments, adam_step
 
-REASONS = ("wrong size", "not finite", "outsized", "nobody asked for it")
+REASONS = ("wrong size", "not finite", "outsized", "nobody asked for it", "sent nothing")
 """Why an answer can be refused."""
 
 
@@ -108,6 +108,8 @@ def sift(
 def _fault(answer: Answer, chosen: Sequence[int], size: int) -> str | None:
     if answer.client not in chosen:
         return "nobody asked for it"
+    if not answer.update.numel():
+        return "sent nothing"
     if answer.update.shape != (size,):
         return "wrong size"
     return None if bool(answer.update.isfinite().all()) else "not finite"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ def simulate(
         ended.append(here.run(serve, grid, veil.weights(), plan, nodes, keeper, watch))
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns of itself
     run_simulation(
         server_app=app,
         client_app=make_client_app(partial(_node_of, str(run), source)),

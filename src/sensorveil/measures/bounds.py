@@ -41,7 +41,7 @@ from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 
 CONFIDENCE = 0.95
-MOST_CELLS = 800
+MOST_CELLS = 1000
 """Codes times classes above which counting would take long, and say nothing."""
 ASSUMED = (
     "people are drawn independently of each other and none of them took part in training; within"

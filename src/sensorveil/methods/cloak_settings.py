@@ -85,7 +85,7 @@ FAST: Mapping[str, Any] = {
     "keep": 4.0,
     "avoid": 0.0,
     "bottleneck": 1.0,
-    "temperature": 0.3,
+    "temperature": 0.2,
     "features": 32,
     "coder": "16-32",
     "encoder": "24",
@@ -100,9 +100,9 @@ FAST: Mapping[str, Any] = {
     "average": 0.998,
     "coder_epochs": 10,
     "coder_batch": 64,
-    "reader_epochs": 12,
-    "reader_batch": 128,
-    "reader_rate": 4e-3,
+    "reader_epochs": 20,
+    "reader_batch": 64,
+    "reader_rate": 3e-3,
 }
 
 _PAPER: Mapping[str, Any] = {"avoids": "wearer"}

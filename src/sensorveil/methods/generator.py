@@ -58,6 +58,8 @@ class ClassGenerator(Obfuscator):
         self._check_fitted()
         if count < 1 or (length is not None and length < 1):
             raise Refusal("at least one window of at least one sample must be asked for")
+        if seed is not None and seed < 0:
+            raise Refusal(f"the seed is {seed}; it must be 0 or more")
         codes = np.tile([self._code(name, classes) for name in self.policy_.keep], (count, 1))
         for name in classes:
             if name not in self.policy_.keep:
@@ -65,6 +67,8 @@ class ClassGenerator(Obfuscator):
         chance = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
         knobs = self._knobs(strength or {}, count)
         made = self._made(self._one_hot(codes), knobs, chance, length or self.shape_[-1])
+        if not np.isfinite(made).all():
+            raise Refusal(f"the output of {self.name} is not finite; use a milder strength")
         labels = {name: codes[:, which] for which, name in enumerate(self.policy_.keep)}
         return self._as_windows(self.scaling_.undo(made), labels)
 
@@ -196,7 +200,8 @@ class ClassGenerator(Obfuscator):
         """New windows in standard units, as many as conditions."""
         count = len(condition)
         given = strength.get("keep", np.full(count, getattr(self.settings, "keep", 0.0)))
-        weight = torch.from_numpy(np.array(given, np.float32)).to(self.device)
+        with np.errstate(over="ignore"):  # what is not finite is refused at the end
+            weight = torch.from_numpy(np.array(given, np.float32)).to(self.device)
         shape = (2 * self.shape_[0], length)
         parts = []
         for first in track(range(0, count, _PIECE), "windows"):

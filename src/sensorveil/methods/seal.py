@@ -23,8 +23,8 @@ from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.resample import Resample
-from sensorveil.methods.seal_code import Encoder, Movement, whose
-from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining, joined
+from sensorveil.methods.seal_code import Encoder, Movement, afforded, whose
+from sensorveil.methods.seal_generators import GENERATORS, adjoining, joined
 from sensorveil.methods.seal_search import chosen, tried
 from sensorveil.methods.seal_settings import SealSettings
 from sensorveil.nets.seeding import derived
@@ -101,9 +101,11 @@ class Seal(Obfuscator):
         learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
         movement = self._movement(learnt, codes)
         levels = self._levels(learnt, movement, generator)
-        self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
         self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
-        self._fit_generator(made, learnt, self.encoder_.donated(movement))
+        clear = self._clear(learnt, codes)
+        movement = movement.select(clear)
+        self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
+        self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
         found = self.bounds(windows.select(held)) if held.any() else ()
         self.metrics_ |= {
             "levels": list(levels),
@@ -118,7 +120,8 @@ class Seal(Obfuscator):
         self, learnt: Windows, movement: Movement, generator: np.random.Generator
     ) -> tuple[int, int]:
         """How many levels of each: those that are set, or found where a search is asked for."""
-        most = (self.settings.rhythm, self.settings.intensity)
+        fewest = int(np.bincount(movement.read).min())
+        most = afforded(self.settings.rhythm, self.settings.intensity, fewest)
         if not self.settings.max_advantage:
             return most
         hide = self.policy_.hide
@@ -127,15 +130,26 @@ class Seal(Obfuscator):
         self.metrics_["search"] = [one.as_dict() for one in candidates]
         return best.rhythm, best.intensity
 
+    def _clear(self, learnt: Windows, codes: np.ndarray) -> np.ndarray:
+        """Which windows may be donors': those that are read as what they are.
+
+        Recordings begin and end with something else, and an application that is given such a
+        window reads it wrong. A class of which nothing is read right keeps all that it has.
+        """
+        right = self.reader_.predict(learnt) == codes
+        read = np.unique(codes[right])
+        return right | ~np.isin(codes, read)
+
     def _fit_generator(self, made: str, donors: Windows, codes: np.ndarray) -> None:
         """The generator learns codes that donors have; those without are served by the nearest."""
         there, numbered = np.unique(codes, return_inverse=True)
         mask = np.isin(np.arange(self.encoder_.count), there)
         self.served_ = np.searchsorted(there, self.encoder_.nearest(mask))
-        self.generator_: Generator = GENERATORS[made]().fit(donors, numbered, len(there))
+        self.generator_ = GENERATORS[made]().fit(donors, numbered, len(there))
         self.metrics_ |= {
             "generator": made,
             "emits_donors": self.generator_.emits_donors,
+            "donor_windows": len(donors),
             "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
         }
 

@@ -29,6 +29,9 @@ RECORDING, PERSON, NONE = "recording", "person", "none"
 PASTS = (RECORDING, PERSON, NONE)
 """Whose earlier windows are the past: the recording's, the person's, or nobody's."""
 
+DONORS = 10
+"""Donors' windows that a code should have."""
+
 _BATCH = 1024
 _SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
 _STILL = 1e-6  # energy in standard units below which a window counts as still
@@ -111,6 +114,11 @@ class Movement:
             ranks[place] = rhythm.rank(values[place, 0]), intensity.rank(values[place, 1])
         return cls(values, ranks, read)
 
+    def select(self, chosen: np.ndarray) -> Movement:
+        """That of some of the windows."""
+        ranks = None if self.ranks is None else self.ranks[chosen]
+        return Movement(self.values[chosen], ranks, self.read[chosen])
+
 
 class Encoder:
     """Turns movement into codes of so many levels; it learns where donors' levels part."""
@@ -124,17 +132,24 @@ class Encoder:
         return self.classes_ * self.rhythm * self.intensity
 
     def fit(self, movement: Movement, classes: int) -> Encoder:
-        """Learns from windows of known class: levels part each class into equal shares."""
+        """Learns from windows of known class: levels part each class into equal shares.
+
+        Rhythm parts the class, and intensity each level of rhythm. So each code has its share
+        of donors, and what is given out is spread as donors are; fast and faint at once is rare.
+        """
         self.classes_ = classes
-        self.cuts_ = tuple(
-            np.stack(
-                [
-                    np.quantile(movement.values[movement.read == one, which], _parts(number))
-                    for one in range(classes)
-                ]
-            )
-            for which, number in enumerate((self.rhythm, self.intensity))
+        rhythm, intensity = movement.values.T
+        self.cuts_ = (
+            _cuts(rhythm, movement.read, classes, self.rhythm),
+            np.empty((classes, self.rhythm, self.intensity - 1)),
         )
+        level = self._rhythm_level(movement)
+        for one in range(classes):
+            usual = movement.read == one
+            for part in range(self.rhythm):
+                own = usual & (level == part)
+                values = intensity[own if own.any() else usual]
+                self.cuts_[1][one, part] = np.quantile(values, _parts(self.intensity))
         return self
 
     def encode(self, movement: Movement) -> np.ndarray:
@@ -147,11 +162,10 @@ class Encoder:
 
     def donated(self, movement: Movement) -> np.ndarray:
         """The code for which each window may be given out, if it is a donor's."""
-        levels = [
-            (movement.values[:, which, None] > cuts[movement.read]).sum(1)
-            for which, cuts in enumerate(self.cuts_)
-        ]
-        return self._numbered(movement.read, np.stack(levels, axis=1))
+        rhythm = self._rhythm_level(movement)
+        cuts = self.cuts_[1][movement.read, rhythm]
+        intensity = (movement.values[:, 1, None] > cuts).sum(1)
+        return self._numbered(movement.read, np.stack([rhythm, intensity], axis=1))
 
     def nearest(self, there: np.ndarray) -> np.ndarray:
         """For each code the nearest that is `there` (a mask), of its class where it can be."""
@@ -170,12 +184,32 @@ class Encoder:
     def restored(cls, state: Mapping[str, np.ndarray]) -> Encoder:
         """The encoder that `state` was taken from."""
         cuts = (state["rhythm"], state["intensity"])
-        encoder = cls(*(table.shape[1] + 1 for table in cuts))
+        encoder = cls(*(table.shape[-1] + 1 for table in cuts))
         encoder.classes_, encoder.cuts_ = len(cuts[0]), cuts
         return encoder
 
+    def _rhythm_level(self, movement: Movement) -> np.ndarray:
+        return (movement.values[:, 0, None] > self.cuts_[0][movement.read]).sum(1)
+
     def _numbered(self, read: np.ndarray, levels: np.ndarray) -> np.ndarray:
         return (read * self.rhythm + levels[:, 0]) * self.intensity + levels[:, 1]
+
+
+def afforded(rhythm: int, intensity: int, windows: int) -> tuple[int, int]:
+    """At most so many levels of each, and no more than a class of so many windows can fill.
+
+    A code of one donor would give that one away, whatever makes windows of it.
+
+    >>> afforded(21, 3, 13381), afforded(21, 3, 100), afforded(21, 3, 25), afforded(21, 3, 5)
+    ((21, 3), (3, 3), (1, 2), (1, 1))
+    """
+    rhythm = max(1, min(rhythm, windows // (DONORS * intensity)))
+    return rhythm, max(1, min(intensity, windows // (DONORS * rhythm)))
+
+
+def _cuts(values: np.ndarray, labels: np.ndarray, classes: int, number: int) -> np.ndarray:
+    """For each class the values that part it into so many equal shares: (classes, number - 1)."""
+    return np.stack([np.quantile(values[labels == c], _parts(number)) for c in range(classes)])
 
 
 def _parts(number: int) -> np.ndarray:

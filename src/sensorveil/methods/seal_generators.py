@@ -8,7 +8,7 @@ in `GENERATORS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -147,7 +147,7 @@ def _root(along: np.ndarray, usual: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-GENERATORS: dict[str, type[Pool] | type[Gaussian]] = {POOL: Pool, GAUSSIAN: Gaussian}
+GENERATORS: dict[str, Callable[[], Generator]] = {POOL: Pool, GAUSSIAN: Gaussian}
 """All generators by name."""
 
 
