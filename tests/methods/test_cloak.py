@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,14 @@ def test_trainings_that_were_kept_are_taken_over(tmp_path: Path) -> None:
     np.testing.assert_array_equal(*places)
     kept = {place.stem for place in (tmp_path / "kept").glob("*.safetensors")}
     assert kept == {"autoencoder", "encoder-activity", "generator", "auxiliary-gender"}
+
+
+@pytest.mark.slow
+def test_what_the_document_shows_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cloak.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+    exec(code, {})
+    assert "gender" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

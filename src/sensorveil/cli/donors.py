@@ -232,7 +232,7 @@ def augment(
     }
     write_json(out, content)
     screen.table(
-        f"{keep} of {data}, accuracy over {found.real.people} people and {seeds} seeds",
+        f"{keep} of {data}, accuracy over {found.real.people} people, seeds: {seeds}",
         ("trained on", "accuracy"),
         [
             ("real windows", str(found.real)),

@@ -63,7 +63,9 @@ class Cloak(GuidedDiffusion):
     - latents are standardised: the noise levels are made for that.
 
     Preset `fast` is ours: latents that start as principal components, a residual MLP that makes
-    them in 10 steps, and a bottleneck of 1, so that the class alone is told.
+    them in 10 steps, and a bottleneck of 1, so that the class alone is told. Its settings were
+    chosen on validation windows of `watch` and of 4,000 windows of MotionSense, where 112 latents
+    were no better than 60, and one deviation for all latents was better than one for each.
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
