@@ -69,9 +69,11 @@ def test_an_epsilon_is_stated_only_where_all_updates_are_private(
 
 
 def test_why_hybrid_has_none() -> None:
-    why = fitted(mode="hybrid").guarantee().why
+    veil = fitted(mode="hybrid")
+    why = veil.guarantee().why
     assert "first phase" in why
     assert "lines 11, 14 and 15" in why
+    assert f"no epsilon: {why}" in run_card(veil)
 
 
 def test_epsilon_is_that_of_all_private_steps() -> None:

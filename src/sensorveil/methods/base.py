@@ -194,6 +194,10 @@ class Obfuscator(ABC):
         """Whether obfuscation must be given the wearer's true hidden labels."""
         return self.capabilities.needs_wearer
 
+    def notices(self) -> tuple[str, ...]:
+        """What the run's card must say beside what it says of every method."""
+        return ()
+
     def about(self) -> dict[str, Any]:
         """Settings as plain values, for config.json."""
         return asdict(self.settings)

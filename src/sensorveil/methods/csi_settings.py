@@ -26,6 +26,10 @@ WITHOUT_SIGN = ("keep", "blur", "repair")
 """Settings that may be 0."""
 
 
+NOBODY = "-"
+"""In place of names of people, where there are none."""
+
+
 @dataclass(frozen=True)
 class CsiSettings(Settings):
     """Mode, phases, network, degradation, sampling, training, and what is private.
@@ -70,7 +74,7 @@ class CsiSettings(Settings):
     private_rate: float = 1e-3
     repair: float = 1.0
     repair_width: int = 64
-    public: str = ""
+    public: str = NOBODY
     scale: float = 1.0
     repeatable: bool = False
 
@@ -99,7 +103,7 @@ class CsiSettings(Settings):
         )
         able = self.blur == 0 or self.sampler == "rf-diffusion"
         self.require(able, "sampler", "rf-diffusion where there is a blur")
-        named = bool(self.public) == (self.mode == "hybrid-dp")
+        named = (self.public != NOBODY) == (self.mode == "hybrid-dp")
         self.require(named, "public", "the names of people in mode hybrid-dp, and in no other")
 
     def transformer(self) -> TransformerSettings:

@@ -86,7 +86,7 @@ def run_card(veil: Obfuscator) -> str:
             f"{origin.dataset}, split {origin.split}, fold {origin.fold}, part {origin.part}"
             f" (protocol {origin.protocol})"
         )
-    beware = []
+    beware = list(veil.notices())
     if veil.needs_wearer():
         beware.append("Obfuscating needs the wearer's true hidden labels.")
     if veil.metrics_.get("emits_donors", able.emits_donors):  # a run may know better than its kind

@@ -12,6 +12,10 @@ from sensorveil.methods.seal_generators import GAUSSIAN, GENERATORS, POOL
 AUTO = "auto"
 
 
+UNSAID = "nothing was said"
+"""What is known of donors' consent, unless somebody says more."""
+
+
 @dataclass(frozen=True)
 class SealSettings(ResampleSettings):
     """The reader of what is kept (as in `resample`), the code, and what makes windows of it.
@@ -44,7 +48,7 @@ class SealSettings(ResampleSettings):
     past: str = RECORDING
     max_advantage: float = 0.0
     generator: str = AUTO
-    donors: str = ""
+    donors: str = UNSAID
     join: float = 0.0
     epsilon: float = 0.0
     budget: float = 0.0
@@ -69,7 +73,7 @@ class SealSettings(ResampleSettings):
 
     def generator_for(self, simulated: bool) -> str:
         """The generator that may be used with donors who were simulated or are real people."""
-        agreed = simulated or bool(self.donors.strip())
+        agreed = simulated or self.donors.strip() not in ("", UNSAID)
         if self.generator == POOL and not agreed:
             raise Refusal(
                 "generator 'pool' gives out people's own windows, and nobody says that they agreed;"
