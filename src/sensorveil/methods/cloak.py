@@ -22,7 +22,6 @@ from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion, pieces
 from sensorveil.nets.contrastive import PublishedEncoder, SmallEncoder, train_encoder
 from sensorveil.nets.courses import Checkpoint, Course
-from sensorveil.nets.denoising import train_denoiser
 from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
 from sensorveil.nets.latent import (
     Autoencoder,
@@ -99,7 +98,8 @@ class Cloak(GuidedDiffusion):
         self._learn_spreads(known)
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
-        self._fit_generator(windows, latents)
+        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
+        self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(known)
@@ -151,23 +151,6 @@ class Cloak(GuidedDiffusion):
         """What an encoder makes of windows in standard units: (n, features)."""
         gather = self._gather(windows)
         return torch.cat([encoder(gather(self._places(rows))) for rows in pieces(len(windows))])
-
-    def _fit_generator(self, windows: Windows, latents: torch.Tensor) -> None:
-        """Equations (5) and (7)."""
-        seed = derived(self.seed, _GENERATOR)
-        with seeded(seed):
-            net = self._blank_net("generator").to(self.device)
-        self.nets_["generator"], self.metrics_["generator_loss"] = train_denoiser(
-            net,
-            latents.__getitem__,
-            self._features(windows),
-            self._levels(),
-            self.settings.generator_course(),
-            seed,
-            dropped=self.settings.dropped,
-            decay=self.settings.average,
-            checkpoint=self.checkpoint,
-        )
 
     def _add_hidden(self, windows: Windows, name: str) -> None:
         """Its auxiliary model; all other networks stay."""

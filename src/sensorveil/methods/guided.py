@@ -26,6 +26,7 @@ from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
 from sensorveil.nets.courses import Gather
+from sensorveil.nets.denoising import train_denoiser
 from sensorveil.nets.graphs import Inputs, recorded
 from sensorveil.nets.guidance import (
     Gradient,
@@ -37,6 +38,7 @@ from sensorveil.nets.guidance import (
 )
 from sensorveil.nets.levels import Levels
 from sensorveil.nets.samplers import SAMPLERS
+from sensorveil.nets.seeding import seeded
 from sensorveil.progress import track
 
 PIECE = 2048
@@ -128,6 +130,22 @@ class GuidedDiffusion(Obfuscator):
         features = self._features(windows).cpu().numpy()
         means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
         self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+
+    def _fit_generator(self, gather: Gather, told: torch.Tensor, seed: int) -> None:
+        """The denoiser of what `gather` gives, told the features (n, size) of all of it."""
+        with seeded(seed):
+            net = self._blank_net("generator").to(self.device)
+        self.nets_["generator"], self.metrics_["generator_loss"] = train_denoiser(
+            net,
+            gather,
+            told,
+            self._levels(),
+            self.settings.generator_course(),
+            seed,
+            dropped=self.settings.dropped,
+            decay=self.settings.average,
+            checkpoint=self.checkpoint,
+        )
 
     def _kept(self, windows: Windows) -> np.ndarray:
         """Codes of all kept attributes: (n, attributes)."""

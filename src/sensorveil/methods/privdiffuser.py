@@ -13,7 +13,6 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.methods.guided import GuidedDiffusion, pieces
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
-from sensorveil.nets.denoising import train_denoiser
 from sensorveil.nets.features import FeatureNet
 from sensorveil.nets.privdiffusion import train_auxiliary, train_surrogate
 from sensorveil.nets.seeding import derived, seeded
@@ -76,25 +75,10 @@ class PrivDiffuser(GuidedDiffusion):
         self.nets_: dict[str, nn.Module] = {"surrogate": surrogate.eval()}
         self._learn_centres(known)
         self._learn_limits(self._gather(windows), len(windows))
-        self._fit_generator(windows)
+        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
+        self._fit_generator(self._gather(windows), told, seed)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
-
-    def _fit_generator(self, windows: Windows) -> None:
-        seed = derived(self.seed, _GENERATOR)
-        with seeded(seed):
-            net = self._blank_net("generator").to(self.device)
-        self.nets_["generator"], self.metrics_["generator_loss"] = train_denoiser(
-            net,
-            self._gather(windows),
-            self._features(windows),
-            self._levels(),
-            self.settings.generator_course(),
-            seed,
-            dropped=self.settings.dropped,
-            decay=self.settings.average,
-            checkpoint=self.checkpoint,
-        )
 
     def _add_hidden(self, windows: Windows, name: str) -> None:
         """Its auxiliary model; the generator and all other models stay."""

@@ -161,9 +161,9 @@ def convolutional_autoencoder(
 
     For signals (channels, length) and images (channels, height, width) of any size: where more than
     64 places are left, they are halved further at the last width. It starts with the linear ways
-    alone, which `start_linear` sets to the principal components: from few windows convolutions
-    learn no better latents than these, and from many they add to them. No bias stands before a
-    batch normalisation, which would take it out again.
+    alone, which `start_linear` sets to the principal components: from few windows convolutions by
+    themselves learn no better latents than these, and beside them they add a little. No bias
+    stands before a batch normalisation, which would take it out again.
 
     >>> net = convolutional_autoencoder((2, 30), latent=4, widths=(8, 16))
     >>> net.latents(torch.zeros(5, 2, 30)).shape, net.windows(torch.zeros(5, 4)).shape
