@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sensorveil.audit import membership
-from sensorveil.cli import donors
+from sensorveil.cli import augment, donors, members
 
 TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8,noise=8"
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
@@ -25,7 +25,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classifiers smaller still than those of --quick."""
     from sensorveil.measures.residual import ResidualSettings
 
-    monkeypatch.setattr(donors, "_classifier", lambda quick: ResidualSettings(4, 2, 16, 4e-3))
+    for command in (augment, donors, members):
+        monkeypatch.setattr(command, "classifier", lambda quick: ResidualSettings(4, 2, 16, 4e-3))
 
 
 def test_donors_prints_and_writes_every_row(done: Callable[..., Any]) -> None:

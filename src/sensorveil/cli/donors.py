@@ -1,37 +1,28 @@
-"""sensorveil donors, members and augment: the CSI paper's experiments, and LiRA beside them."""
+"""sensorveil donors: tables I and II of the CSI paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from sensorveil.cli import options as given
+from sensorveil.cli.making import Preset, Quick, Result, Set, check_out, classifier, groups, maker
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.files import check_place
 
 if TYPE_CHECKING:
     from sensorveil.audit.donors import Contender, DonorStudy
-    from sensorveil.data.corpus import Corpus
-    from sensorveil.data.protocol import Protocol
-    from sensorveil.data.windows import Windows
-    from sensorveil.measures.residual import ResidualSettings
     from sensorveil.methods.base import Obfuscator
 
 ROWS = ("raw", "plain", "hybrid", "hybrid-dp", "dp", "csi-vae")
 FIGURES = {"auc": "attack AUC", "success": "ASR", "at_1": "TPR at 1%", "ssim": "SSIM", "fid": "FID"}
 
-Set = Annotated[list[str] | None, typer.Option("--set", help="A setting of csi, as name=value.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Small classifiers, for two cores.")]
-Preset = Annotated[str, typer.Option(help="fast, paper or sound.")]
-
 
 def donors(
-    out: Annotated[Path, typer.Option("--out", help="A .json file for the result.")],
+    out: Result,
     public: Annotated[
         str, typer.Option(help="People who are public, with '+' between them, for hybrid-dp.")
     ] = "",
@@ -71,14 +62,14 @@ def donors(
     from sensorveil.measures.residual import ResidualModel
 
     screen = Screen(quiet, as_json)
-    _check_out(out, seeds)
+    check_out(out, seeds)
     device = given.check_device(device)
     contenders = _contenders(given.names(row or list(ROWS)), public, preset, setting, device)
     for value in given.names(repair or []):
         weight = given.number(value, "lambda")
-        made = _maker("csi", preset, setting, device, mode="hybrid", repair=weight)
+        made = maker("csi", preset, setting, device, mode="hybrid", repair=weight)
         contenders.append(_contender(f"hybrid, lambda {weight:g}", made))
-    classifier = _classifier(quick)
+    size = classifier(quick)
     windows, corpus, rules = load_whole(data, source, **given.data_options(option, data))
     likeness = Likeness(keep, InferenceSettings.quick() if quick else None, device=device)
     with screen.bars():
@@ -92,154 +83,16 @@ def donors(
             [name for name in public.split("+") if name],
             keep,
             hide,
-            classify=lambda some, seed: ResidualModel(classifier, seed, device).fit(some, keep),
+            classify=lambda some, seed: ResidualModel(size, seed, device).fit(some, keep),
             likeness=likeness,
             seeds=seeds,
-            groups=_groups(windows, corpus, rules),
+            groups=groups(windows, corpus, rules),
         )
     content = {**study.as_dict(), "data": data, "preset": preset, "conditions": conditions(device)}
     write_json(out, content)
     if features and not features.exists():
         likeness.save(features)
     _print(screen, study, data)
-    screen.result(content)
-
-
-def members(
-    method: Annotated[str, typer.Argument(help="csi, csi-vae, or any other method.")],
-    out: Annotated[Path, typer.Option("--out", help="A .json file for the result.")],
-    of: Annotated[
-        str, typer.Option(help="classifier, trained on what was made, or the generator itself.")
-    ] = "classifier",
-    shadows: Annotated[int, typer.Option(help="How many shadow models.")] = 16,
-    data: given.Data = "simulated-csi",
-    source: given.Source = None,
-    option: given.Options = None,
-    keep: Annotated[str, typer.Option("--keep", help="What windows are made of.")] = "activity",
-    hide: Annotated[str, typer.Option("--hide", help="What the method hides.")] = "subject",
-    preset: Preset = "fast",
-    setting: Set = None,
-    seed: given.Seed = 0,
-    quick: Quick = False,
-    device: given.Device = "cpu",
-    quiet: given.Quiet = False,
-    as_json: given.AsJson = False,
-) -> None:
-    """LiRA: how many of those whom a method learnt from are found, where 1% are accused wrongly."""
-    from sensorveil.audit.donors import Contender, Release
-    from sensorveil.audit.lira import confidence, lira, memory
-    from sensorveil.conditions import conditions
-    from sensorveil.data.catalog import load_whole
-    from sensorveil.files import write_json
-    from sensorveil.measures.residual import ResidualModel
-    from sensorveil.methods.generator import ClassGenerator
-
-    screen = Screen(quiet, as_json)
-    _check_out(out, seeds=1)
-    device = given.check_device(device)
-    if of not in ("classifier", "generator"):
-        raise refuse_unknown("attack of", of, ["classifier", "generator"])
-    make, classifier = _maker(method, preset, setting, device), _classifier(quick)
-    if of == "generator" and not isinstance(make(seed), ClassGenerator):
-        raise Refusal(f"{method} is no generator that could be asked; use --of classifier")
-    windows, corpus, rules = load_whole(data, source, **given.data_options(option, data))
-    groups = _groups(windows, corpus, rules)
-    with screen.bars():
-        if of == "generator":
-            attack = lira(
-                lambda some, seed: make(seed).fit(some, keep, hide),
-                memory,
-                windows,
-                shadows,
-                seed,
-                groups,
-            )
-        else:
-            release = Release(
-                Contender(method, make),
-                windows,
-                np.zeros(len(windows), bool),
-                keep,
-                hide,
-                lambda some, seed: ResidualModel(classifier, seed, device).fit(some, keep),
-            )
-            attack = lira(release.train, confidence(keep), windows, shadows, seed, groups)
-    content = {
-        **attack.as_dict(),
-        "method": method,
-        "of": of,
-        "shadows": shadows,
-        "data": data,
-        "conditions": conditions(device),
-    }
-    write_json(out, content)
-    rare = "too few others" if attack.at_01 is None else f"{attack.at_01:.1%}"
-    screen.table(
-        f"LiRA with {shadows} shadow models on {attack.members} members and {attack.others} others",
-        ("attacked", "AUC", "right", "found at 1%", "found at 0.1%"),
-        [(of, f"{attack.auc:.3f}", f"{attack.success:.1%}", f"{attack.at_1:.1%}", rare)],
-    )
-    screen.result(content)
-
-
-def augment(
-    method: Annotated[str, typer.Argument(help="csi, csi-vae, or any other method.")],
-    out: Annotated[Path, typer.Option("--out", help="A .json file for the result.")],
-    data: given.Data = "simulated-csi",
-    source: given.Source = None,
-    option: given.Options = None,
-    keep: Annotated[str, typer.Option("--keep", help="The attribute that is read.")] = "activity",
-    hide: Annotated[str, typer.Option("--hide", help="What the method hides.")] = "subject",
-    protocol: given.Protocol = None,
-    folds: Annotated[int, typer.Option(help="Folds of people, with --protocol subject.")] = 1,
-    preset: Preset = "fast",
-    setting: Set = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
-    quick: Quick = False,
-    device: given.Device = "cpu",
-    quiet: given.Quiet = False,
-    as_json: given.AsJson = False,
-) -> None:
-    """Figures 2 and 3 of the CSI paper: accuracy with generated windows beside real ones, 1:1."""
-    import sensorveil
-    from sensorveil.audit.augmentation import augmentation
-    from sensorveil.conditions import conditions
-    from sensorveil.files import write_json
-    from sensorveil.measures.residual import ResidualModel
-
-    screen = Screen(quiet, as_json)
-    _check_out(out, seeds)
-    device = given.check_device(device)
-    make, classifier = _maker(method, preset, setting, device), _classifier(quick)
-    options = given.data_options(option, data)
-    splits = [sensorveil.load(data, protocol, fold, source, **options) for fold in range(folds)]
-    with screen.bars():
-        found = augmentation(
-            make,
-            splits,
-            keep,
-            hide,
-            train=lambda some, seed: ResidualModel(classifier, seed, device).fit(some, keep),
-            seeds=seeds,
-        )
-    origin = splits[0].train.origin
-    content = {
-        **found.as_dict(),
-        "method": method,
-        "data": data,
-        "split": origin.split if origin else None,
-        "conditions": conditions(device),
-    }
-    write_json(out, content)
-    screen.table(
-        f"{keep} of {data}, accuracy over {found.real.people} people, seeds: {seeds}",
-        ("trained on", "accuracy"),
-        [
-            ("real windows", str(found.real)),
-            ("and as many generated ones", str(found.mixed)),
-            ("gain", str(found.gain)),
-        ],
-    )
     screen.result(content)
 
 
@@ -253,14 +106,14 @@ def _contenders(
         if name == "raw":
             found.append(_contender(name, None))
         elif name == "csi-vae":
-            found.append(_contender(name, _maker(name, _vae_preset(preset), None, device)))
+            found.append(_contender(name, maker(name, _vae_preset(preset), None, device)))
         elif name == "hybrid-dp":
             if not public:
                 raise Refusal("row hybrid-dp needs --public, or leave it out with --row")
-            made = _maker("csi", preset, setting, device, mode=name, public=public)
+            made = maker("csi", preset, setting, device, mode=name, public=public)
             found.append(_contender(name, made, learns_from_public=True))
         else:
-            found.append(_contender(name, _maker("csi", preset, setting, device, mode=name)))
+            found.append(_contender(name, maker("csi", preset, setting, device, mode=name)))
     return found
 
 
@@ -272,43 +125,8 @@ def _contender(
     return Contender(name, make, learns_from_public)
 
 
-def _groups(windows: Windows, corpus: Corpus, rules: Protocol) -> np.ndarray:
-    """The recording of each window, or what its protocol keeps together beyond that."""
-    together = rules.rule(None)[1].together
-    if not together:
-        return windows.recording
-    shared: np.ndarray = np.unique(corpus.facts[together], return_inverse=True)[1]
-    return shared[windows.recording]
-
-
-def _maker(
-    method: str, preset: str, setting: list[str] | None, device: str, **more: Any
-) -> Callable[[int], Obfuscator]:
-    """Makes the method for a seed; settings are checked at once."""
-    from sensorveil.methods.registry import method as find
-
-    made = find(method)
-    settings = {**given.settings(setting, made.Settings, method), **more}
-    made(preset, 0, device, **settings)
-    return lambda seed: made(preset, seed, device, **settings)
-
-
 def _vae_preset(preset: str) -> str:
     return "fast" if preset == "fast" else "paper"
-
-
-def _classifier(quick: bool) -> ResidualSettings:
-    from sensorveil.measures.residual import ResidualSettings
-
-    return ResidualSettings.quick() if quick else ResidualSettings()
-
-
-def _check_out(out: Path, seeds: int) -> None:
-    if seeds < 1:
-        raise Refusal(f"--seeds is {seeds}; at least one is needed")
-    if out.suffix != ".json":
-        raise Refusal(f"the output {out} must end in .json")
-    check_place(out)
 
 
 def _print(screen: Screen, study: DonorStudy, data: str) -> None:

@@ -11,7 +11,6 @@ from sensorveil.cli import options as given
 from sensorveil.cli.runs import Strength
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
-from sensorveil.files import check_place
 
 
 def generate(
@@ -25,9 +24,7 @@ def generate(
         int | None, typer.Option("--length", help="Samples of a window; default: the run's.")
     ] = None,
     strength: Strength = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
-    ] = None,
+    seed: given.NoiseSeed = None,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
@@ -37,9 +34,7 @@ def generate(
     from sensorveil.methods.generator import ClassGenerator
 
     screen = Screen(quiet, as_json)
-    if out.suffix != ".npz":
-        raise Refusal(f"the output {out} must end in .npz")
-    check_place(out)
+    given.check_file(out, ".npz")
     made = sensorveil.load_run(run, given.check_device(device))
     if not isinstance(made, ClassGenerator):
         raise Refusal(f"{made.name} cannot generate windows from a class alone; a run of csi can")

@@ -12,12 +12,14 @@ import typer
 
 from sensorveil.cli import (
     audits,
+    augment,
     comparisons,
     data,
     demo,
     donors,
     federate,
     generate,
+    members,
     reproduce,
     runs,
 )
@@ -41,8 +43,8 @@ app.command()(runs.extend)
 app.command()(runs.obfuscate)
 app.command()(generate.generate)
 app.command()(donors.donors)
-app.command()(donors.members)
-app.command()(donors.augment)
+app.command()(members.members)
+app.command()(augment.augment)
 app.command()(runs.evaluate)
 app.command()(audits.audit)
 app.command()(comparisons.compare)

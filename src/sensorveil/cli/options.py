@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.files import check_place
 
 Data = Annotated[
     str, typer.Option("--data", help="A dataset's name, or the .toml file of your own table.")
@@ -27,9 +28,19 @@ Options = Annotated[
     typer.Option("--option", help="Option of simulated data, as name=value; may be repeated."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw in training.")]
+NoiseSeed = Annotated[
+    int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
+]
 Device = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def check_file(out: Path, suffix: str) -> None:
+    """Refuses a file that could not be written, or whose name says another kind."""
+    if out.suffix != suffix:
+        raise Refusal(f"the output {out} must end in {suffix}")
+    check_place(out)
 
 
 def names(given: list[str]) -> list[str]:

@@ -160,9 +160,7 @@ def obfuscate(
     fold: Annotated[int | None, typer.Option("--fold", help="Default: the run's.")] = None,
     part: Annotated[str, typer.Option(help="test, train, validation or all.")] = "test",
     strength: Strength = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
-    ] = None,
+    seed: given.NoiseSeed = None,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
@@ -172,9 +170,7 @@ def obfuscate(
     from sensorveil.data.catalog import load_whole
 
     screen = Screen(quiet, as_json)
-    if out.suffix != ".npz":
-        raise Refusal(f"the output {out} must end in .npz")
-    check_place(out)
+    given.check_file(out, ".npz")
     veil = sensorveil.load_run(run, given.check_device(device))
     if part == "all":
         name = data or _origin_data(veil, run)

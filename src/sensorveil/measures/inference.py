@@ -177,6 +177,14 @@ class Panel:
 
 
 def input_shape(windows: Windows) -> tuple[int, ...]:
-    """The shape of one window as an inference network sees it: complex channels count threefold."""
-    channels = windows.shape[0] * (3 if windows.is_complex else 1)
-    return (channels, *windows.shape[1:])
+    """The shape of one window as an inference network sees it."""
+    return seen_shape(windows.shape, windows.is_complex)
+
+
+def seen_shape(shape: tuple[int, ...], is_complex: bool) -> tuple[int, ...]:
+    """The shape that an inference network sees: complex channels count threefold.
+
+    >>> seen_shape((2, 128), is_complex=True)
+    (6, 128)
+    """
+    return (shape[0] * (3 if is_complex else 1), *shape[1:])

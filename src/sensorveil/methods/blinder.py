@@ -17,7 +17,7 @@ import torch
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, seen_shape
 from sensorveil.methods.autoencoder_settings import modified
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.blinder_settings import PRESETS, BlinderSettings
@@ -265,7 +265,7 @@ class Blinder(Obfuscator):
         self.nets_ = BlinderNets(self._design()).to(self.device)
         weights = {k: torch.from_numpy(v) for k, v in part_of(state, "nets.").items()}
         self.nets_.load_state_dict(weights)
-        shape = (self.shape_[0] * (3 if self.complex_ else 1), *self.shape_[1:])
+        shape = seen_shape(self.shape_, self.complex_)
         self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
         self.hidden_readers_ = []
         if self.settings.modification == "deterministic":

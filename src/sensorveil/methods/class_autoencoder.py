@@ -20,7 +20,7 @@ import torch
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, seen_shape
 from sensorveil.methods.autoencoder_settings import (
     PRESETS,
     AutoencoderSettings,
@@ -294,7 +294,7 @@ class ClassAutoencoder(Obfuscator):
         self.hidden_sizes_ = tuple(int(size) for size in state["hidden_sizes"])
         weights = {k: torch.from_numpy(v) for k, v in part_of(state, "nets.").items()}
         self.nets_ = FactorisedNets.from_state(self._design(), weights).to(self.device)
-        shape = (self.shape_[0] * (3 if self.complex_ else 1), *self.shape_[1:])
+        shape = seen_shape(self.shape_, self.complex_)
         self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
         self.hidden_readers_ = []
         if self._uses_hidden() or part_of(state, "hidden."):

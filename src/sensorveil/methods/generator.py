@@ -19,6 +19,7 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import part_of
+from sensorveil.measures.inference import seen_shape
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.classes import READER
 from sensorveil.methods.guarantee import Guarantee
@@ -167,8 +168,8 @@ class ClassGenerator(Obfuscator):
 
     def _blank_nets(self) -> dict[str, nn.Module]:
         with seeded(derived(self.seed, READER)):
-            channels = self.shape_[0] * (3 if self.complex_ else 1)
-            reader = FeatureNet((channels, self.shape_[-1]), self._sizes(), _READER)
+            shape = seen_shape(self.shape_, self.complex_)
+            reader = FeatureNet(shape, self._sizes(), _READER)
         return {
             name: net.to(self.device) for name, net in {"reader": reader, **self._nets()}.items()
         }

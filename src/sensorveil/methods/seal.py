@@ -18,7 +18,7 @@ from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
-from sensorveil.measures.inference import InferenceSettings, Panel
+from sensorveil.measures.inference import InferenceSettings, Panel, seen_shape
 from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
@@ -245,7 +245,7 @@ class Seal(Obfuscator):
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.cells_, self.served_ = state["cells"], state["served"]
-        shape = (self.shape_[0] * (3 if self.complex_ else 1), *self.shape_[1:])
+        shape = seen_shape(self.shape_, self.complex_)
         self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
         generator = GENERATORS[self._generator_name()]()

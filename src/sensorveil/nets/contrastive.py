@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from sensorveil.nets.cnn import InferenceNet
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
 from sensorveil.nets.features import FeatureNet, FeatureSettings
 
 _NEVER = -1e4
@@ -85,8 +85,4 @@ def train_encoder(
     def loss(index: torch.Tensor) -> torch.Tensor:
         return info_nce(net(gather(index)).float(), codes[index], temperature)
 
-    (losses,) = train_players(
-        stage, [Player(net, loss)], len(codes), course, seed, codes.device, checkpoint
-    )
-    net.eval()
-    return losses
+    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)

@@ -145,6 +145,30 @@ def train_players(
     return [list(losses) for losses in zip(*history, strict=True)]
 
 
+def train_one(
+    stage: str,
+    net: nn.Module,
+    loss: Loss,
+    count: int,
+    course: Course,
+    seed: int,
+    device: str | torch.device = "cpu",
+    checkpoint: Checkpoint | None = None,
+) -> list[float]:
+    """Trains a single network, which is ready for use then; returns its loss per epoch.
+
+    >>> net, x = nn.Linear(1, 1), torch.ones(8, 1)
+    >>> course = Course(epochs=2, batch=8, rate=0.1)
+    >>> losses = train_one("a line", net, lambda index: net(x[index]).square().mean(), 8, course, 0)
+    >>> len(losses), net.training
+    (2, False)
+    """
+    player = Player(net, loss)
+    (losses,) = train_players(stage, [player], count, course, seed, device, checkpoint)
+    net.eval()
+    return losses
+
+
 class _Training:
     """Networks and optimisers of one training, and how an epoch goes."""
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
 from sensorveil.nets.levels import Levels
 
 
@@ -113,8 +113,4 @@ def train_reader(
     def loss(index: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(net(gather(index), known[index]), codes[index])
 
-    (losses,) = train_players(
-        stage, [Player(net, loss)], len(codes), course, seed, codes.device, checkpoint
-    )
-    net.eval()
-    return losses
+    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)

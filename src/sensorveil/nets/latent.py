@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from sensorveil.errors import Refusal
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
 from sensorveil.nets.seeding import seeded
 
 _PIECE = 2048
@@ -284,10 +284,7 @@ def train_autoencoder(
         return nn.functional.mse_loss(rebuilt.float(), signal) + weight * told
 
     device = net.centre.device
-    (losses,) = train_players(
-        "autoencoder", [Player(net, loss)], count, course, seed, device, checkpoint
-    )
-    net.eval()
+    losses = train_one("autoencoder", net, loss, count, course, seed, device, checkpoint)
     net.measure(gather, count)
     return losses
 

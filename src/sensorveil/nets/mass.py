@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
 
 
 class Transform(nn.Module):
@@ -144,9 +144,11 @@ def train_attribute_net(
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
     """Stage 1: a classifier of raw windows."""
-    player = Player(net, lambda index: surprise(net(gather(index)), codes[index]))
-    (losses,) = train_players(stage, [player], len(codes), course, seed, codes.device, checkpoint)
-    return losses
+
+    def loss(index: torch.Tensor) -> torch.Tensor:
+        return surprise(net(gather(index)), codes[index])
+
+    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)
 
 
 def train_features(
@@ -164,10 +166,7 @@ def train_features(
         features = net(gather(index))
         return paired_info_nce(features, features)
 
-    (losses,) = train_players(
-        "features", [Player(net, loss)], count, course, seed, device, checkpoint
-    )
-    return losses
+    return train_one("features", net, loss, count, course, seed, device, checkpoint)
 
 
 def _penalty(violation: torch.Tensor) -> torch.Tensor:

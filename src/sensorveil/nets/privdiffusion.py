@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_one, train_players
 from sensorveil.nets.features import FeatureNet
 from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.nets.seeding import derived, seeded
@@ -36,11 +36,7 @@ def train_surrogate(
         _, scores = net(gather(index))
         return _surprise(scores, labels[index])
 
-    player = Player(net, loss)
-    (losses,) = train_players(
-        "surrogate", [player], len(labels), course, seed, labels.device, checkpoint
-    )
-    return losses
+    return train_one("surrogate", net, loss, len(labels), course, seed, labels.device, checkpoint)
 
 
 class Mines(nn.Module):

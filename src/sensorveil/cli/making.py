@@ -1,0 +1,60 @@
+"""What the commands about generators share: options, and makers of methods for a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from sensorveil.cli import options as given
+from sensorveil.errors import Refusal
+
+if TYPE_CHECKING:
+    from sensorveil.data.corpus import Corpus
+    from sensorveil.data.protocol import Protocol
+    from sensorveil.data.windows import Windows
+    from sensorveil.measures.residual import ResidualSettings
+    from sensorveil.methods.base import Obfuscator
+
+Result = Annotated[Path, typer.Option("--out", help="A .json file for the result.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A setting of csi, as name=value.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small classifiers, for two cores.")]
+Preset = Annotated[str, typer.Option(help="fast, paper or sound.")]
+
+
+def groups(windows: Windows, corpus: Corpus, rules: Protocol) -> np.ndarray:
+    """The recording of each window, or what its protocol keeps together beyond that."""
+    together = rules.rule(None)[1].together
+    if not together:
+        return windows.recording
+    shared: np.ndarray = np.unique(corpus.facts[together], return_inverse=True)[1]
+    return shared[windows.recording]
+
+
+def maker(
+    method: str, preset: str, setting: list[str] | None, device: str, **more: Any
+) -> Callable[[int], Obfuscator]:
+    """Makes the method for a seed; settings are checked at once."""
+    from sensorveil.methods.registry import method as find
+
+    made = find(method)
+    settings = {**given.settings(setting, made.Settings, method), **more}
+    made(preset, 0, device, **settings)
+    return lambda seed: made(preset, seed, device, **settings)
+
+
+def classifier(quick: bool) -> ResidualSettings:
+    """The size of the ResNet that reads what was generated."""
+    from sensorveil.measures.residual import ResidualSettings
+
+    return ResidualSettings.quick() if quick else ResidualSettings()
+
+
+def check_out(out: Path, seeds: int) -> None:
+    """Refuses a place for the result, or a number of seeds, that makes no sense."""
+    if seeds < 1:
+        raise Refusal(f"--seeds is {seeds}; at least one is needed")
+    given.check_file(out, ".json")
