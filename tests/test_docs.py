@@ -76,6 +76,36 @@ def test_what_the_readme_says_of_the_audits_is_in_them(split):
     assert found.main.test_people == 24
 
 
+def test_readme_reproduces_obscurenet_as_the_results_do():
+    place = ROOT / "results" / "obscurenet-motionsense-gender-accuracy.json"
+    found = json.loads(place.read_text())
+    assert len(found["seeds"]) == 5
+
+    def figures(row: dict, name: str) -> str:
+        read = [row[kind][name]["accuracy"]["value"] for kind in ("read", "read_dense")]
+        return f"{' / '.join(f'{100 * value:.1f}' for value in read)} | {row['paper'][name]:.2f}"
+
+    shown = re.findall(r"^\| [^|]* \| (\d[^|]* / [^|]* \| .*) \|$", README, flags=re.M)
+    rows = [found["raw"], *found["rows"]]
+    assert shown == [f"{figures(row, 'activity')} | {figures(row, 'gender')}" for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("modifier", "level"),
+    [
+        ("deterministic", "semi-informed"),
+        ("randomized", "semi-informed"),
+        ("randomized", "insider"),
+        ("randomized", "fully informed"),
+    ],
+)
+def test_readme_says_what_attackers_of_obscurenet_reach(modifier, level):
+    audit = read_audit(ROOT / "results" / f"motionsense-obscurenet-{modifier}-paper-audit")
+    gender = next(one for one in audit.parts[0].attributes if one.attribute == "gender")
+    best = max(one.accuracy.value for one in gender.attacks if one.level == level)
+    assert f"{100 * best:.1f}%" in README.replace("\n", " ")
+
+
 def test_links_lead_somewhere():
     for document in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text("utf-8")):
