@@ -89,13 +89,14 @@ def test_batches_are_the_slices(windows: Windows, data: st.DataObject) -> None:
     assert all(len(part) == size for part in parts[:-1])
 
 
-def test_batches_are_copies() -> None:
-    windows = made()
-    before = windows.store.copy()
-    batch = windows.batch(slice(0, 3))
-    batch += 1
-    assert not np.shares_memory(batch, windows.store)
-    np.testing.assert_array_equal(windows.store, before)
+@pytest.mark.parametrize("count", [1, 3])
+def test_batches_are_copies(count: int) -> None:
+    for windows in (made(), Windows.from_signal(np.arange(12.0).reshape(2, 1, 6))):
+        before = windows.store.copy()
+        batch = windows.batch(slice(0, count))
+        batch += 1
+        assert not np.shares_memory(batch, windows.store)
+        np.testing.assert_array_equal(windows.store, before)
 
 
 def test_overlapping_windows_cost_nothing() -> None:

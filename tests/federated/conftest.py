@@ -17,8 +17,8 @@ def windows() -> Windows:
 
 @pytest.fixture(scope="session")
 def veil(windows) -> Blinder:
-    small = {"widths": "24-24-16-16", "latent": 6, "discriminator_width": 8}
-    return Blinder(seed=5, reader_epochs=1, reader_width=4, **small).prepare(
+    small = {"widths": "24-24-16-16", "ends": "dense", "latent": 6, "discriminator_width": 8}
+    return Blinder("paper", seed=5, reader_epochs=1, reader_width=4, **small).prepare(
         windows, "activity", "gender"
     )
 

@@ -12,6 +12,7 @@ from sensorveil.errors import Refusal
 from sensorveil.federated.client import (
     ClientData,
     Trainee,
+    at,
     client_updates,
     draw_task,
     lesson,
@@ -79,23 +80,37 @@ def test_draws_follow_from_seed_client_and_round(veil, client, plan):
         assert not torch.equal(noise(), other)
 
 
+def test_beta_grows_over_the_first_rounds(veil, client, plan):
+    trainee, growing = Trainee.of(veil), replace(plan, warm_up=0.5)  # 6 rounds
+    warmths = [float(draw_task(client, trainee, growing, 2, n).warmth) for n in range(6)]
+    assert warmths == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
+    quiet = replace(trainee, scale=replace(trainee.scale, beta=0.0))
+    vector = veil.weights()
+    cold = client_updates(
+        trainee, vector, at(lesson(client, trainee, growing, 2, 0), None), plan, 1
+    )
+    none = client_updates(quiet, vector, at(lesson(client, quiet, plan, 2, 0), None), plan, 1)
+    torch.testing.assert_close(cold, none)
+
+
 def test_updates_at_once_are_updates_one_by_one(veil, windows, plan):
     trainee, vector = Trainee.of(veil), veil.weights()
     data = {p: ClientData.of(veil, own, plan, p) for p, own in people_of(windows).items()}
     for how in (plan, replace(plan, sends="changes", local_steps=3)):
-        lessons = [lesson(own, trainee, how, p, 0) for p, own in data.items()]
-        together = client_updates(trainee, vector, lessons, how)
-        for tasks, got in zip(lessons, together, strict=True):
-            alone = client_updates(trainee, vector, [tasks], how)[0]
-            torch.testing.assert_close(got, alone, rtol=1e-3, atol=1e-5)
+        together = InProcess(trainee, data, how).ask(vector, 0, [3, 0, 2])
+        assert [answer.client for answer in together] == [3, 0, 2]
+        for answer in together:
+            tasks = at(lesson(data[answer.client], trainee, how, answer.client, 0), None)
+            alone = client_updates(trainee, vector, tasks, how, how.rate)[0]
+            torch.testing.assert_close(answer.update, alone, rtol=1e-3, atol=1e-5)
 
 
 def test_a_gradient_is_the_meta_gradient_of_its_task(veil, client, plan):
     trainee, vector = Trainee.of(veil), veil.weights()
     tasks = lesson(client, trainee, plan, 2, 0)
-    got = client_updates(trainee, vector, [tasks], plan)[0]
+    got = client_updates(trainee, vector, at(tasks, None), plan, plan.rate)[0]
     wanted = meta_gradient(
-        vector, tasks[0], trainee.nets, trainee.layout, plan.adapting(), trainee.scale
+        vector, at(tasks, 0), trainee.nets, trainee.layout, plan.adapting(), trainee.scale
     )
     torch.testing.assert_close(got, wanted)
 

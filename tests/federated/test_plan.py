@@ -34,6 +34,7 @@ def test_fedblinder_neither_adapts_nor_balances():
         ({"skew": 3.0, "balance": 0}, "'balance' is 0; it must be above 0 where there is a skew"),
         ({"sends": "windows"}, "what is sent 'windows' is unknown; known: changes, gradients"),
         ({"noise": 1.0, "weighted": True}, "takes a plain mean"),
+        ({"warm_up": 1.5}, "'warm_up' is 1.5; it must be at most 1"),
         ({"noise": float("nan")}, "must be a finite number"),
     ],
 )

@@ -77,3 +77,15 @@ def test_gradients_go_through_adam_and_changes_are_added():
     assert (stepped.number, stepped.bytes_sent) == (1, 24)
     assert stepped.refusals == ((1, 4, 2),)
     assert state.number == 0  # nothing is changed in place
+
+
+def test_the_rate_rises_and_falls_over_all_rounds():
+    plan = Plan(rate=0.1, cycle=True, epochs=2, rounds=5)
+    state, moved = State.fresh(torch.zeros(1)), []
+    for _ in range(10):
+        after = advanced(state, torch.ones(1), plan, Round(1, 1, 0, 4, 4), {})
+        moved.append(float(state.vector - after.vector))  # Adam moves by the rate along a slope
+        state = after
+    assert moved[0] == pytest.approx(0.004, rel=1e-3)
+    assert max(moved) == pytest.approx(0.1, rel=1e-3) == pytest.approx(moved[3], rel=1e-3)
+    assert moved[3:] == sorted(moved[3:], reverse=True)

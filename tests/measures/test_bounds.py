@@ -66,13 +66,17 @@ def simulated_code(truth: Truth, levels: int, relative: bool) -> np.ndarray:
 
 
 def simulated_truth(levels: int, relative: bool, **options: float) -> tuple[float, float]:
-    """Advantage and telling part of the code, from ten thousand people."""
-    truth = Simulated(people=10_000, seed=999, **options).truth
-    codes = simulated_code(truth, levels, relative)
-    joint = np.zeros((codes.max() + 1, 2))
-    np.add.at(joint, (codes, truth.labels["gender"]), 1 / len(codes))
-    prior = joint.sum(0)
-    return joint.max(1).sum() - prior.max(), 1 - (joint / prior).min(1).sum()
+    """Advantage and telling part of the code, mean over six times ten thousand people."""
+    found = []
+    for seed in range(900, 906):
+        truth = Simulated(people=10_000, seed=seed, **options).truth
+        codes = simulated_code(truth, levels, relative)
+        joint = np.zeros((codes.max() + 1, 2))
+        np.add.at(joint, (codes, truth.labels["gender"]), 1 / len(codes))
+        prior = joint.sum(0)
+        found.append((joint.max(1).sum() - prior.max(), 1 - (joint / prior).min(1).sum()))
+    advantage, telling = np.mean(found, axis=0)
+    return float(advantage), float(telling)
 
 
 def simulated_bounds(
@@ -97,9 +101,22 @@ def test_holds_on_500_simulated_people_and_is_not_loose(levels, relative, gender
     holds = np.mean([b.advantage >= advantage and b.telling >= telling for b in bounds])
     assert holds >= 0.95
     if advantage >= 0.05:
-        assert np.median([b.advantage for b in bounds]) <= 2 * advantage
+        assert np.mean([b.advantage <= 2 * advantage for b in bounds]) >= 0.95
     else:  # a code relative to the past: next to nothing, and that can be shown
         assert np.median([b.advantage for b in bounds]) <= 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("people", [500, 750])
+def test_how_near_the_truth_it_is_is_what_the_document_says(people):
+    (row,) = re.findall(rf"^\| {people} \| (.*) \| (.*) \| (.*) \|$", DOCUMENT.read_text(), re.M)
+    advantage, _ = simulated_truth(3, False, gender=0.6)
+    assert f"gives an attacker {100 * advantage:.1f} points" in DOCUMENT.read_text()
+    bounds = simulated_bounds(200, 3, False, people=people, gender=0.6)
+    ratio = np.array([b.advantage for b in bounds]) / advantage
+    within = f"{np.mean(ratio <= 2):.0%} of the samples" if (ratio > 2).any() else "all"
+    assert row == (f"{ratio.mean():.2f}", f"{ratio.max():.2f}", within)
+    assert ratio.min() >= 1
 
 
 def test_holds_on_simulated_people():
@@ -112,7 +129,7 @@ def test_holds_on_simulated_people():
 
 @pytest.mark.slow
 def test_how_many_people_it_takes_is_what_the_document_says():
-    rows = re.findall(r"^\| (\d+) \| ([\d.]+)", DOCUMENT.read_text("utf-8"), flags=re.M)
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+)[^|]*\|$", DOCUMENT.read_text("utf-8"), flags=re.M)
     assert len(rows) == 5
     for people, points in rows:
         bounds = simulated_bounds(10, 3, True, people=int(people), gender=2.0)

@@ -9,7 +9,7 @@ import pytest
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, Panel, input_shape
 from sensorveil.methods.base import modality
 from sensorveil.methods.conformance import example_windows
 
@@ -42,6 +42,39 @@ def test_probabilities_add_up(trained: tuple[InferenceModel, Windows]) -> None:
     assert logs.shape == (len(windows), 2)
     np.testing.assert_allclose(np.exp(logs).sum(1), 1, rtol=1e-5)
     np.testing.assert_array_equal(model.predict(windows), logs.argmax(1))
+
+
+def test_few_windows_are_read_as_many_are(trained: tuple[InferenceModel, Windows]) -> None:
+    """A stream's windows one by one, which are copied, and all at once, on the device."""
+    model, windows = trained
+    many = windows.select(np.arange(3000) % len(windows))
+    whole = model.log_probabilities(many)
+    for few in ([7], [0, 5, 2999]):
+        np.testing.assert_allclose(
+            model.log_probabilities(many.select(np.array(few))), whole[few], atol=1e-5
+        )
+
+
+def test_a_tuned_model_follows_other_windows_and_the_first_one_stays() -> None:
+    """What was one class looks like the other now: only who goes on learning can tell."""
+    windows = toy()
+    model = InferenceModel(TINY, seed=1).fit(windows, "activity")
+    before = model.log_probabilities(windows)
+    swapped = replace(windows, labels={"activity": 1 - windows.labels["activity"]})
+    tuned = model.tuned(swapped, "activity", epochs=12)
+    assert (tuned.predict(windows) == swapped.labels["activity"]).mean() > 0.9
+    assert len(tuned.losses_) == 12
+    np.testing.assert_array_equal(model.log_probabilities(windows), before)
+
+
+def test_a_panel_reads_the_mean_of_its_members() -> None:
+    windows = example_windows()
+    panel = Panel(3, InferenceSettings(width=4, epochs=1, batch=16))
+    panel.fit_codes(windows, windows.codes("activity"), 2)
+    each = [np.exp(member.log_probabilities(windows)) for member in panel.members]
+    np.testing.assert_allclose(panel.probabilities(windows), np.mean(each, axis=0), atol=1e-6)
+    np.testing.assert_array_equal(panel.predict(windows), np.mean(each, axis=0).argmax(1))
+    assert (each[0] != each[1]).any()
 
 
 def test_it_comes_back_from_its_state(trained: tuple[InferenceModel, Windows]) -> None:

@@ -34,7 +34,8 @@ def loudness(windows: Windows) -> np.ndarray:
 def test_the_planted_loudness_is_swapped_or_random():
     windows = example_windows()
     gender = windows.labels["gender"]
-    veil = Blinder(modification="deterministic", epochs=120, batch=48, rate=2e-3, seed=1)
+    papers = {"beta": 2.0, "warm_up": 0.0, "cycle": False, "rate": 2e-3}  # a code that says little
+    veil = Blinder(modification="deterministic", epochs=120, batch=48, seed=1, **papers)
     veil.fit(windows, "activity", "gender")
     found = loudness(veil.obfuscate(windows, seed=1))
     np.testing.assert_allclose([found[gender == g].mean() for g in (0, 1)], [1.5, 1], atol=0.15)
@@ -69,6 +70,34 @@ def test_a_run_keeps_its_discriminators(tmp_path):
     """They are needed to personalise, or to go on with a federation."""
     veil = Blinder(**QUICK).fit(example_windows(), "activity", "gender")
     assert torch.equal(load_run(save_run(veil, tmp_path / "run")).weights(), veil.weights())
+
+
+def test_relative_errors_are_shares_of_each_class_spread(tmp_path):
+    windows = example_windows()
+    veil = Blinder(**QUICK, relative=True).prepare(windows, "activity", "gender")
+    signal = windows.scaled(veil.scaling_).signal
+    spreads = [signal[windows.labels["activity"] == k].var(0).mean() for k in range(2)]
+    shares = load_run(save_run(veil, tmp_path / "run")).loss_weights().errors.numpy()
+    np.testing.assert_allclose(shares * spreads, (shares * spreads)[0], rtol=1e-4)
+    assert shares.mean() == pytest.approx(1)
+    plain = Blinder(**QUICK, relative=False).prepare(windows, "activity", "gender")
+    assert plain.loss_weights().errors is None
+
+
+def test_a_texture_makes_the_output_as_lively_as_the_input():
+    """The example's noise cannot be coded: without a texture it is missing in the output."""
+    windows = example_windows()
+    settings = {"epochs": 150, "batch": 48, "reader_epochs": 2, "rate": 3e-3, "latent": 2}
+    scale = windows.signal.std((0, 2), keepdims=True)
+
+    def liveliness(texture: float) -> float:
+        veil = Blinder(texture=texture, seed=1, **settings).fit(windows, "activity", "gender")
+        made = veil.obfuscate(windows, seed=1).signal / scale
+        return float(np.diff(made, axis=2)[:, 1].var())
+
+    wanted = float(np.diff(windows.signal / scale, axis=2)[:, 1].var())
+    assert liveliness(0.0) < 0.5 * wanted
+    assert 0.7 * wanted < liveliness(1.0) < 1.3 * wanted
 
 
 def test_the_lesson_counts_classes_as_in_training():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -168,9 +169,9 @@ def test_with_the_whole_bottleneck_the_class_alone_is_told(tiny: Cloak) -> None:
     assert (half[0] != half[1]).any(axis=1).all()
 
 
-@pytest.mark.parametrize("share", [0.3, 1.0])
-def test_what_is_told_lies_as_the_features_of_its_class_do(trained: Cloak, share: float) -> None:
-    """Mean and spread of a class stay, whatever part of them is noise."""
+@pytest.mark.parametrize("share", [0.3, 0.8])
+def test_what_is_told_lies_around_its_class_as_features_do(trained: Cloak, share: float) -> None:
+    """The spread shrinks with the bottleneck, and of the rest the bottleneck's share is noise."""
     windows = example_windows()
     windows = windows.select(np.tile(np.arange(len(windows)), 40)).scaled(trained.scaling_)
     features = trained._features(windows).numpy()
@@ -181,8 +182,17 @@ def test_what_is_told_lies_as_the_features_of_its_class_do(trained: Cloak, share
     for cell in range(2):
         before, after = (some[cells == cell] for some in (features, told))
         assert after.mean(0) @ trained.centres_[cell] > 0.9
-        wide = np.sqrt(before.var(0).sum())
-        assert np.sqrt(after.var(0).sum()) == pytest.approx(wide, rel=0.3)
+        assert after.var(0).sum() == pytest.approx((1 - share) * before.var(0).sum(), rel=0.4)
+        _, copies = np.unique(before.round(4), axis=0, return_inverse=True)
+        noise = np.mean([after[copies == one].var(0).sum() for one in range(copies.max() + 1)])
+        assert noise == pytest.approx(share * after.var(0).sum(), rel=0.3)
+
+
+def test_with_the_whole_bottleneck_the_centre_of_the_class_is_told(trained: Cloak) -> None:
+    windows = example_windows().scaled(trained.scaling_)
+    told = trained._told(windows, {"bottleneck": np.ones(96)}, np.random.default_rng(0)).numpy()
+    cells = (trained._features(windows).numpy() @ trained.centres_.T).argmax(1)
+    np.testing.assert_allclose(told, trained.centres_[cells], atol=1e-6)
 
 
 def test_none_of_the_bottleneck_is_the_paper(tiny: Cloak) -> None:
@@ -204,6 +214,41 @@ def test_a_bottleneck_beyond_its_range_is_refused(tiny: Cloak) -> None:
     for share in (-0.1, 1.1):
         with pytest.raises(Refusal, match="from 0 to 1"):
             tiny.obfuscate(example_windows(), {"bottleneck": share})
+
+
+def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(trained: Cloak) -> None:
+    """Found again by hand: from each try's noise alone, and by the encoder."""
+    windows = example_windows(seed=5)
+    scaled = windows.scaled(trained.scaling_)
+    several, single = (copy.copy(trained) for _ in range(2))
+    several.settings = replace(trained.settings, tries=3)
+    single.settings = replace(trained.settings, tries=1)
+    inputs = several._inputs(scaled, {}, np.random.default_rng(2))
+    assert inputs["noise"].shape[:2] == (96, 3)
+    with torch.no_grad():
+        found = several._sampling(torch.Generator(), many=False)(inputs)
+        each = torch.stack(
+            [
+                single._sampling(torch.Generator(), many=False)(
+                    {**inputs, "noise": inputs["noise"][:, one]}
+                )
+                for one in range(3)
+            ]
+        )
+        likeness = torch.stack([(trained._encoded(one) * inputs["told"]).sum(1) for one in each])
+        best = each[likeness.argmax(0), torch.arange(96)]
+    torch.testing.assert_close(found, best, atol=1e-4, rtol=1e-4)
+    assert len(likeness.argmax(0).unique()) == 3
+
+
+def test_a_limit_holds_whatever_the_windows() -> None:
+    veil = Cloak(**{**TINY, "epochs": 50, "batch": 32, "limit": 12, "reader_epochs": 9,
+                    "reader_batch": 24, "reader_limit": 8, "coder_limit": 1}).fit(
+        example_windows(), "activity", "gender"
+    )  # fmt: skip
+    found = veil.metrics_
+    assert [len(found["generator_loss"]), len(found["encoder_loss_activity"])] == [4, 2]
+    assert len(found["autoencoder_loss"]) == 1
 
 
 def leaky_people() -> Windows:
@@ -320,6 +365,8 @@ def test_what_the_document_shows_runs(capsys: pytest.CaptureFixture[str]) -> Non
     ("name", "value", "limit"),
     [
         ("layers", "large", "unknown"),
+        ("contrast", "people", "unknown"),
+        ("tries", 0, "above 0"),
         ("bottleneck", 1.5, "from 0 to 1"),
         ("bottleneck", -0.1, "0 or more"),
         ("coder", "8-x", "whole numbers"),

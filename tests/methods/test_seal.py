@@ -117,7 +117,7 @@ def test_people_held_out_are_counted_and_never_learnt_from():
     assert found[[one.attribute for one in found].index("subject")].vacuous
     # Half of the windows may be donors: their samples, and no others, are in the run.
     donors = veil.metrics_["donor_windows"]
-    assert 0.9 < donors / (len(simulated().train) / 2) <= 1
+    assert 0.7 < donors / (len(simulated().train) / 2) <= 1  # without what is extreme
     assert veil._state()["generator.store"].shape[-1] == donors * simulated().train.length
     # With the windows of the others a thousand times as large, all that was learnt is the same.
     train = simulated().train
@@ -230,6 +230,8 @@ def test_strengths_without_sense_are_refused(strength):
         {"held_out": 1.0},
         {"max_advantage": -0.1},
         {"memory": 0},
+        {"steady": -1.0},
+        {"steps": 0},
         {"readers": 0},
     ],
 )
@@ -274,10 +276,10 @@ def test_the_condition_is_the_code_unless_it_is_randomised():
 
 
 @pytest.mark.parametrize("kind", ["signal", "complex", "image"])
-@pytest.mark.parametrize("generator", ["pool", "gaussian"])
+@pytest.mark.parametrize("generator", ["pool", "gaussian", "diffusion"])
 def test_every_kind_of_window_by_every_generator(kind, generator, tmp_path):
     windows = example_windows(kind)
-    veil = Seal(epochs=1, width=4, generator=generator, donors="made up", past="person")
+    veil = Seal(epochs=1, width=4, steps=4, generator=generator, donors="made up", past="person")
     veil.fit(windows, "activity", "gender")
     again = load_run(save_run(veil, tmp_path / "run"))
     outputs = [one.obfuscate(windows, seed=0).signal for one in (veil, again)]

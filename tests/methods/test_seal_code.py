@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import Windows
-from sensorveil.methods.seal_code import Encoder, Movement, Past, measured
+from sensorveil.methods.seal_code import Encoder, Movement, Past, afforded, measured, usual
 
 LENGTH, RATE = 64, 32.0
 
@@ -58,14 +58,24 @@ def test_silence_is_finite():
 
 @pytest.mark.parametrize("memory", [1, 4, 1000])
 def test_ranks_are_those_among_earlier_windows(memory):
-    """Against counting the earlier windows that lie below, of those that are remembered."""
+    """Against counting the earlier windows that lie below, and one in the middle."""
     windows = random_walk(3, 12)
     found = of(windows, memory=memory)
     for place in range(len(windows)):
         mine = windows.recording == windows.recording[place]
         earlier = np.flatnonzero(mine & (windows.start < windows.start[place]))[-memory:]
         below = (found.values[earlier] < found.values[place]).sum(0)
-        np.testing.assert_allclose(found.ranks[place], (below + 0.5) / (len(earlier) + 1))
+        np.testing.assert_allclose(found.ranks[place], (below + 1) / (len(earlier) + 2))
+
+
+def test_a_past_of_overlapping_windows_counts_as_what_they_hold():
+    """At a quarter of the stride, four windows lie in the middle instead of one."""
+    windows = random_walk(1, 12)
+    dense = of(replace(windows, start=windows.start // 4))
+    below = of(windows).ranks * (np.arange(12) + 2)[:, None] - 1
+    wanted = (below + 2.5) / (np.arange(12) + 5)[:, None]
+    np.testing.assert_allclose(dense.ranks[1:], wanted[1:])
+    assert (dense.ranks[0] == 0.5).all()
 
 
 def test_equal_values_rank_in_the_middle():
@@ -109,7 +119,7 @@ def test_the_order_in_which_windows_lie_does_not_matter():
 def test_a_stream_gives_what_all_at_once_gives():
     windows = random_walk(1, 15)
     past, whole = Past(100), of(windows)
-    np.testing.assert_array_equal([past.rank(v) for v in whole.values[:, 0]], whole.ranks[:, 0])
+    np.testing.assert_array_equal([past.rank(v, 1) for v in whole.values[:, 0]], whole.ranks[:, 0])
 
 
 def test_how_fast_strong_and_varied_somebody_is_leaves_no_trace():
@@ -144,8 +154,9 @@ def test_levels_have_equal_shares_and_the_first_window_is_in_the_middle():
     encoder = Encoder(3, 5).fit(movement, 1)
     codes = encoder.encode(movement)
     assert encoder.count == 15
-    np.testing.assert_allclose(np.bincount(codes // 5) / 1200, 1 / 3, atol=0.05)
-    np.testing.assert_allclose(np.bincount(codes % 5) / 1200, 1 / 5, atol=0.05)
+    late = np.tile(np.arange(30) >= 10, 40)  # a short past is near the middle
+    np.testing.assert_allclose(np.bincount(codes[late] // 5) / 800, 1 / 3, atol=0.05)
+    np.testing.assert_allclose(np.bincount(codes[late] % 5) / 800, 1 / 5, atol=0.07)
     assert (codes[::30] == 1 * 5 + 2).all()
 
 
@@ -158,6 +169,20 @@ def test_donors_are_placed_by_what_they_are_among_all():
     for level in range(3):
         calm, strong = (movement.values[given == 3 * level + part, 1] for part in (0, 2))
         assert calm.max() < strong.min()
+
+
+def test_extremes_of_each_class_are_not_given_out():
+    movement = of(random_walk(10, 40))
+    movement = replace(movement, read=np.arange(400) % 2)
+    kept = usual(movement)
+    for one in (0, 1):
+        values, mine = movement.values[movement.read == one], kept[movement.read == one]
+        ranks = values.argsort(0).argsort(0)
+        np.testing.assert_array_equal(mine, ((ranks >= 10) & (ranks < 190)).all(1))
+    few = movement.select(np.arange(20))  # ten of each class: nothing can be spared
+    assert usual(few).all()
+    still = replace(movement, values=np.zeros((400, 2)))  # images have no movement
+    assert usual(still).all()
 
 
 def test_every_code_has_its_share_of_donors():
@@ -204,3 +229,12 @@ def test_an_encoder_comes_back_from_its_arrays():
     again = Encoder.restored(encoder.state())
     assert again.count == encoder.count
     np.testing.assert_array_equal(again.encode(movement), encoder.encode(movement))
+
+
+@pytest.mark.parametrize("windows", [1, 9, 10, 57, 449, 450, 10_000])
+def test_as_many_levels_as_donors_allow(windows):
+    rhythm, intensity = afforded(9, 5, windows)
+    assert rhythm * intensity <= max(1, windows // 10)
+    assert 1 <= intensity <= 5
+    assert intensity <= rhythm <= 9
+    assert (rhythm, intensity) == (9, 5) or 10 * rhythm * intensity > windows // 2 - 10

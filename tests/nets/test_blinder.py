@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from sensorveil.nets.blinder import (
     LossWeights,
     both_losses,
     coder_loss,
+    log_power,
+    whittle,
 )
 from sensorveil.nets.seeding import seeded
 
@@ -63,12 +66,26 @@ def test_the_paper_has_five_layers_and_the_outer_two_are_convolutions():
     assert kinds == ["Linear", "Linear", "Linear", "ConvTranspose1d", "ConvTranspose1d"]
 
 
+@pytest.mark.parametrize("filters", [(), (32, 64)])
+def test_signals_stay_as_large_through_all_layers(filters):
+    """Torch's own weights leave less than a hundredth of a code in the window."""
+    nets = small_nets(1, BlinderDesign(2, 128, kept=4, hidden=(2,), filters=filters))
+    generator = torch.Generator().manual_seed(1)
+    windows = torch.randn(256, 2, 128, generator=generator).double()
+    codes = torch.randn(256, 25, generator=generator).double()
+    told = torch.zeros(256, 2).double(), torch.zeros(256, 4).double()
+    with torch.no_grad():
+        for made in (*nets.encode(windows), nets.decode(codes, *told)):
+            assert 0.3 < made.square().mean() < 3
+            assert made.var(0).mean() > 0.1
+
+
 def test_the_loss_is_equation_4():
     """alpha, beta and gamma weigh the three terms, on the scale of ObscureNet's code."""
     nets, batch = small_nets(), some_batch(7, seed=1)
     weights = dict(nets.named_parameters())
     mu, logvar = nets.encode(batch.windows)
-    z = mu + torch.exp(logvar / 2) * batch.noise
+    z = encoded_with_noise(nets, batch)
     made = nets.decode(z, batch.hidden, batch.kept)
     error = float(((made - batch.windows) ** 2).detach().sum()) / (7 * 2 * 12)
     kl = -0.5 * float((1 + logvar - mu**2 - logvar.exp()).detach().sum()) / 7
@@ -80,14 +97,64 @@ def test_the_loss_is_equation_4():
     assert math.isclose(got, wanted, rel_tol=1e-9)
 
 
+def test_errors_can_count_class_by_class():
+    nets, batch = small_nets(), some_batch(7, seed=1)
+    weights, quiet = dict(nets.named_parameters()), LossWeights(1.0, 0.0, 0.0)
+    made = nets.decode(encoded_with_noise(nets, batch), batch.hidden, batch.kept)
+    errors = (made - batch.windows).square().mean((1, 2)).detach()
+    shares = torch.tensor([2.0, 0.5, 0.0]).double()
+    wanted = 256 / 75 * (errors * shares[batch.kept.argmax(1)]).mean()
+    got = coder_loss(nets, weights, weights, batch, replace(quiet, errors=shares))
+    torch.testing.assert_close(got.detach(), wanted)
+
+
+def encoded_with_noise(nets: BlinderNets, batch: Batch) -> torch.Tensor:
+    mu, logvar = nets.encode(batch.windows)
+    return mu + torch.exp(logvar / 2) * batch.noise
+
+
+def test_a_texture_learns_the_power_of_what_is_left_out():
+    """Whittle's loss is lowest at the mean power, and noise of that texture has it."""
+    generator = torch.Generator().manual_seed(3)
+    gaps = torch.randn(4000, 1, 12, generator=generator).cumsum(-1).double()
+    own = torch.fft.rfft(gaps, norm="ortho").abs().square().mean(0).log()
+    guess = own.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(whittle(guess.expand(4000, -1, -1), gaps), guess)
+    assert slope.abs().max() < 1e-9
+    assert whittle(own.expand(4000, -1, -1), gaps) < whittle(own.expand(4000, -1, -1) + 0.1, gaps)
+    nets = BlinderNets(BlinderDesign(1, 12, kept=2, hidden=(2,), widths=(4,) * 4, texture=True))
+    nets = nets.double()
+    second = torch.tensor([[0.0, 1.0]]).double().expand(4000, -1)
+    with torch.no_grad():
+        nets.texture[1] = own / log_power(torch.ones_like(nets.texture), second)[0, 0, 0]
+        white = torch.randn(gaps.shape, generator=generator).double()
+        made = nets.textured(torch.zeros_like(gaps), second, white)
+    found = torch.fft.rfft(made, norm="ortho").abs().square().mean(0).log()
+    torch.testing.assert_close(found, own, rtol=0, atol=0.15)
+
+
+def test_a_texture_changes_nothing_else():
+    plain = small_nets()
+    nets = small_nets(design=replace(SMALL, texture=True))
+    nets.load_state_dict(plain.state_dict(), strict=False)
+    batch, scale = some_batch(6, seed=2), LossWeights()
+    slopes = []
+    for one in (plain, nets):
+        weights = dict(one.named_parameters())
+        loss = both_losses(one, weights, weights, batch, scale)
+        found = torch.autograd.grad(loss, weights.values())
+        slopes.append(dict(zip(weights, found, strict=True)))
+    assert slopes[1].pop("texture").abs().max() > 0
+    torch.testing.assert_close(slopes[0], slopes[1])
+
+
 def test_both_players_descend_on_their_own_loss_only():
     """The sum's gradient is that of (4) for the coder and of (3) for the discriminators."""
     nets, batch, scale = small_nets(), some_batch(6, seed=2), LossWeights()
     weights = dict(nets.named_parameters())
     joint = torch.autograd.grad(both_losses(nets, weights, weights, batch, scale), weights.values())
     coder = torch.autograd.grad(coder_loss(nets, weights, weights, batch, scale), weights.values())
-    mu, logvar = nets.encode(batch.windows)
-    z = (mu + torch.exp(logvar / 2) * batch.noise).detach()
+    z = encoded_with_noise(nets, batch).detach()
     parts = (batch.hidden[:, :2], batch.hidden[:, 2:])
     own = sum(cross_entropy(net(z), t) for net, t in zip(nets.discriminators, parts, strict=True))
     slopes = torch.autograd.grad(own, weights.values(), allow_unused=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from sensorveil.nets.blinder import BlinderDesign, BlinderNets, LossWeights
 from sensorveil.nets.blinder_training import Training, train_blinder
 from sensorveil.nets.seeding import seeded
+from sensorveil.nets.training import one_cycle, set_rate
 
 DESIGN = BlinderDesign(channels=1, length=8, kept=2, hidden=(2,), widths=(8, 8, 6, 6), latent=3)
 
@@ -24,8 +26,10 @@ def fresh() -> BlinderNets:
         return BlinderNets(DESIGN)
 
 
-def test_it_is_adam_on_losses_3_and_4():
-    data, training = some_data(), Training(epochs=2, batch=6, rate=1e-2)
+@pytest.mark.parametrize(("cycle", "warm_up"), [(False, 0.0), (True, 0.5)])
+def test_it_is_adam_on_losses_3_and_4(cycle, warm_up):
+    data = some_data()
+    training = Training(epochs=2, batch=6, rate=1e-2, cycle=cycle, warm_up=warm_up)
     trained = fresh()
     losses = train_blinder(
         trained,
@@ -40,22 +44,26 @@ def test_it_is_adam_on_losses_3_and_4():
     coder = [*nets.encoder.parameters(), *nets.decoder.parameters()]
     readers = list(nets.discriminators.parameters())
     adams = [torch.optim.Adam(own, lr=1e-2) for own in (coder, readers)]
+    rates = [1e-2 * one_cycle(step / 6) for step in range(6)] if cycle else [1e-2] * 6
+    betas = [0, 2 / 3, 4 / 3, 2, 2, 2] if warm_up else [2] * 6
     for _ in range(2):
         order = torch.randperm(20, generator=generator)[:18]
-        for index in order.view(3, 6):
-            noise = torch.randn(6, 3, generator=generator)
+        drawn = torch.randn(3, 6, 3, generator=generator)
+        for index, noise in zip(order.view(3, 6), drawn, strict=True):
             windows, kept, hidden = (part[index] for part in data)
             mu, logvar = nets.encode(windows)
             z = mu + torch.exp(logvar / 2) * noise
             error = (nets.decode(z, hidden, kept) - windows).square().mean()
             kl = -0.5 * (1 + logvar - mu**2 - logvar.exp()).sum(1).mean()
             read = cross_entropy(nets.discriminators[0](z), hidden)
-            loss = (0.9 * 256 * error + 2 * kl) / 75 - 0.2 * read
+            loss = (0.9 * 256 * error + betas.pop(0) * kl) / 75 - 0.2 * read
             slopes = torch.autograd.grad(loss, coder, retain_graph=True)
             reading = torch.autograd.grad(read, readers)
             for weight, slope in zip([*coder, *readers], [*slopes, *reading], strict=True):
                 weight.grad = slope
+            rate = rates.pop(0)
             for adam in adams:
+                set_rate(adam, rate)
                 adam.step()
     for got, wanted in zip(trained.parameters(), nets.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.contrastive import PublishedEncoder, SmallEncoder, info_nce, train_encoder
+from sensorveil.nets.contrastive import (
+    ClassPoints,
+    PublishedEncoder,
+    SmallEncoder,
+    info_nce,
+    train_encoder,
+)
 from sensorveil.nets.courses import Course
 from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.seeding import seeded
@@ -69,6 +75,18 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda z: info_nce(z, codes, 0.3), (features,))
 
 
+def test_points_of_classes_stand_for_the_samples_of_the_equation() -> None:
+    """Equation (6) with the class's point as the positive and all others as the negatives."""
+    points, features, codes = ClassPoints(3, 4).double(), unit(6, 4).double(), [0, 2, 1, 1, 0, 2]
+    own = nn.functional.normalize(points.points.detach())
+    wanted = 0.0
+    for window, code in zip(features, codes, strict=True):
+        alike = [math.exp(float(window @ point) / 0.3) for point in own]
+        wanted -= math.log(alike[code] / sum(alike)) / len(codes)
+    found = points(features, torch.tensor(codes), 0.3)
+    assert float(found.detach()) == pytest.approx(wanted)
+
+
 def test_the_encoder_is_as_large_as_the_published_one() -> None:
     """CLOAK's table VI: Aux-U has 34.19 M parameters, 130.41 MB of 2^20 bytes."""
     with torch.device("meta"):
@@ -77,7 +95,7 @@ def test_the_encoder_is_as_large_as_the_published_one() -> None:
     assert (round(count / 1e6, 2), round(count * 4 / 2**20, 2)) == (34.19, 130.41)
 
 
-@pytest.mark.parametrize("which", ["published", "small"])
+@pytest.mark.parametrize("which", ["published", "small", "points"])
 def test_windows_of_one_class_come_together(which: str) -> None:
     """The class is in the rhythm; a person's amplitude is not asked for, and mixes."""
     count, time = 128, torch.arange(32.0)
@@ -87,13 +105,14 @@ def test_windows_of_one_class_come_together(which: str) -> None:
     signal = amplitude * torch.sin(time * (0.4 + 0.5 * codes.unsqueeze(1)))
     signal = (signal + 0.1 * torch.randn(signal.shape, generator=chance)).unsqueeze(1)
     with seeded(0):
-        if which == "small":
+        points = ClassPoints(2, 8) if which == "points" else None
+        if which != "published":
             net: nn.Module = SmallEncoder((1, 32), features=8, width=8)
         else:
             settings = FeatureSettings(channels=(4, 8), dense=(16,), features=8, kernels=1)
             net = PublishedEncoder((1, 32), settings)
     losses = train_encoder(
-        net, lambda index: signal[index], codes, 0.2, Course(30, 32, 5e-3), seed=0
+        net, lambda index: signal[index], codes, 0.2, Course(30, 32, 5e-3), seed=0, points=points
     )
     with torch.no_grad():
         features = net(signal)

@@ -62,7 +62,8 @@ def task_of(seed: int, design: BlinderDesign = DESIGN) -> Task:
     support, query = batch_of(2, seed, design), batch_of(5, seed + 100, design)
     generator = torch.Generator().manual_seed(seed + 200)
     noise = torch.randn(3, 2, design.latent, generator=generator).double()
-    return Task(support, batch_of(2, seed + 300, design).hidden, noise, query)
+    other = batch_of(2, seed + 300, design).hidden
+    return Task(support, other, noise, query, torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("design", [DESIGN, CONVOLUTIONAL], ids=["dense", "convolutional"])
@@ -152,7 +153,8 @@ def replayed_readers(nets, layout, readers, coders, task):
 
 def meta_first_order(nets, layout, vector, task):
     """The gradient on the query set at the adapted weights: what MAML of first order sends."""
-    at = torch.cat(adapted(nets, layout, vector, task, STRONG, SCALE)).detach().requires_grad_()
+    there = adapted(nets, *layout.by_player(vector), task, STRONG, SCALE)
+    at = layout.joined(*there).detach().requires_grad_()
     named = layout.named(at)
     return slope(both_losses(nets, named, named, task.query, SCALE), at)
 
@@ -182,11 +184,11 @@ def test_clients_at_once_are_clients_one_by_one():
 
 
 def flat(task):
-    return (*task.support, task.other, task.noise, *task.query)
+    return (*task.support, task.other, task.noise, *task.query, task.warmth)
 
 
 def unflat(parts):
-    return Task(Batch(*parts[:4]), parts[4], parts[5], Batch(*parts[6:]))
+    return Task(Batch(*parts[:4]), parts[4], parts[5], Batch(*parts[6:10]), parts[10])
 
 
 def test_shadows_bring_the_other_class_and_only_change_the_discriminators():
@@ -199,20 +201,20 @@ def test_shadows_bring_the_other_class_and_only_change_the_discriminators():
     mu, logvar = nets.encode(task.support.windows)
     torch.testing.assert_close(z[:2], (mu + torch.exp(logvar / 2) * task.noise[1]).detach())
     with_them, without = (
-        adapted(nets, layout, vector, task, Adapting(1, 0.1, 1, shadows), SCALE)
+        adapted(nets, *layout.by_player(vector), task, Adapting(1, 0.1, 1, shadows), SCALE)[1]
         for shadows in (True, False)
     )
-    assert (with_them[1] != without[1]).any()
+    assert all((with_them[name] != own).any() for name, own in without.items())
 
 
 def test_adapting_brings_the_loss_on_the_support_down():
     nets = nets_of(DESIGN)
     layout, task = Layout(nets), task_of(8)
-    vector = layout.vector(nets)
+    players = layout.by_player(layout.vector(nets))
     same = task._replace(query=task.support)
     quiet = LossWeights(gamma=0.0)
     values = [
-        float(meta_loss(vector, same, nets, layout, Adapting(n, 0.01, 1, False), quiet))
+        float(meta_loss(*players, same, nets, Adapting(n, 0.01, 1, False), quiet))
         for n in (0, 5, 20)
     ]
     assert values[0] > values[1] > values[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -124,6 +125,25 @@ def test_any_channels_and_any_length(
     assert noise.isfinite().all()
 
 
+@pytest.mark.parametrize(("length", "fold"), [(16, 4), (18, 2), (15, 1)])
+def test_folding_is_a_network_on_neighbours_as_channels(length: int, fold: int) -> None:
+    """A fold of 4, as far as it divides the length: sample j of place i is channel j there."""
+    chosen = replace(TINY, kernels=1)
+    net = awake(UNet((2, length), replace(chosen, fold=4)))
+    plain = UNet((2 * fold, length // fold), chosen).eval()
+    plain.load_state_dict(net.state_dict())
+    x, t, condition = example(3, 2, length)
+    apart = torch.empty(3, 2 * fold, length // fold)
+    for channel, place, sample in product(range(2), range(length // fold), range(fold)):
+        apart[:, channel * fold + sample, place] = x[:, channel, place * fold + sample]
+    noise, expected = net(x, t, condition), plain(apart, t, condition)
+    for channel, place, sample in product(range(2), range(length // fold), range(fold)):
+        torch.testing.assert_close(
+            noise[:, channel, place * fold + sample],
+            expected[:, channel * fold + sample, place],
+        )
+
+
 def test_images() -> None:
     net = awake(UNet((3, 7, 10), TINY))
     x, t, condition = example(2, 3, 7, 10)
@@ -137,6 +157,10 @@ def test_what_cannot_be_built_is_refused() -> None:
         replace(TINY, heads=3)
     with pytest.raises(Refusal, match="dimensions"):
         replace(TINY, kernels=3)
+    with pytest.raises(Refusal, match="fold is 1"):
+        replace(TINY, kernels=2, fold=4)
+    with pytest.raises(Refusal, match="fold is 1"):
+        replace(TINY, kernels=1, fold=0)
 
 
 def grouped_norm(h: torch.Tensor, norm: nn.GroupNorm) -> torch.Tensor:

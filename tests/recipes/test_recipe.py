@@ -6,8 +6,10 @@ import pytest
 
 from sensorveil.data.catalog import NAMES, dataset
 from sensorveil.errors import Refusal
+from sensorveil.federated.plan import Plan as Federation
 from sensorveil.methods.registry import method
 from sensorveil.recipes.recipe import names, recipe
+from sensorveil.recipes.reproduce import federation
 
 
 @pytest.mark.parametrize("name", names())
@@ -23,6 +25,8 @@ def test_a_recipe_names_what_exists(name: str) -> None:
         method(row.method)(found.preset_of(row.method, "paper"), **row.settings, **row.altered)
         if row.modifier:
             settings(modifier=row.modifier)  # type: ignore[call-arg]
+        federation(row, {}, seed=0)
+        assert set(row.federation) <= {"fedblinder", *Federation.__dataclass_fields__}
         assert set(row.strength) <= {"keep", *found.hide}
         attributes = {key.removesuffix("_f1") for key in row.paper}
         assert attributes <= set(found.attributes)

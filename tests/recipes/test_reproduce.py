@@ -154,6 +154,17 @@ def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion:
         assert 0 <= row["retrained"]["gender"]["accuracy"]["value"] <= 1
 
 
+def test_what_is_trained_for_one_part_serves_the_others(guided: Plan, diffusion: Recipe) -> None:
+    plan = replace(guided, runs=())
+    measure("accuracy", diffusion, plan, lambda so_far: None, 0)
+    models, trained = dict(plan.models), dict(plan.trained)
+    assert set(models) == {(k, 3, a) for k in ("read", "read_dense") for a in diffusion.attributes}
+    assert len(trained) == 1
+    measure("tradeoff", diffusion, plan, lambda so_far: None)
+    assert (plan.models, plan.trained) == (models, trained)
+    assert replace(plan, seeds=(4,)).trained == {}, "another plan trains anew"
+
+
 def test_information_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
     whole = replace(guided, windows=None)
     found = measure("information", diffusion, whole, lambda so_far: None)
@@ -263,6 +274,24 @@ def test_recipes_run_on_official_files(
     assert found["conditions"]["command"]
     printed = capsys.readouterr().out
     assert wanted.title in " ".join(printed.split())
+
+
+@pytest.mark.slow
+def test_rows_are_trained_where_the_data_stays(tmp_path: Path) -> None:
+    """Blinder's recipe for MobiAct, small, on official files."""
+    mobiact_folder(tmp_path / "data")
+    small = {"epochs": 2, "rounds": 3, "balance": 24, "query": 7, "reader_epochs": 1}
+    settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+    places = ["--from", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    wanted = ["--method", "blinder", "--seeds", "1", "--preset", "fast", "--quick"]
+    app(["reproduce", "blinder-mobiact-gender", *places, *wanted, *settings], standalone_mode=False)
+    place = tmp_path / "out" / "blinder-mobiact-gender-accuracy.json"
+    found = json.loads(place.read_text())
+    assert [row["label"] for row in found["rows"]] == ["FedBlinder", "Blinder"]
+    plans = [row["federation"] for row in found["rows"]]
+    assert [plan["sends"] for plan in plans] == ["changes", "gradients"]
+    assert all(plan["epochs"] == 2 and plan["rounds"] == 3 for plan in plans)
+    assert all(row["settings"]["ends"] == "dense" for row in found["rows"])
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from sensorveil.audit.results import (
     SessionPoint,
     SignalUtility,
     SplitAudit,
+    Told,
     TradeOff,
     Verdict,
 )
@@ -209,6 +210,10 @@ def part(
         reidentification=(
             Reidentification("gender", "ObscureNet", 20, 0.571, 0.008, 0.57),
             Reidentification("subject", "CLOAK", 5, 0.049, 0.004, 0.072),
+        ),
+        told=(
+            Told("gender", "z_U", 0.688, 0.523, 0.554, people=12, windows=4988),
+            Told("gender", "told", 0.536, 0.523, 0.554, people=12, windows=4988),
         ),
         trade_off=(
             TradeOff("none", 0.981, 0.983),

@@ -244,6 +244,7 @@ def test_what_is_not_there_is_left_out():
         information=(),
         linkage=(),
         reidentification=(),
+        told=(),
         trade_off=(),
         examples=(),
         attributes=(replace(sample.attribute(), sessions=()),),

@@ -15,6 +15,7 @@ from sensorveil.audit.folds import Fold, Output, check_others, obfuscated, secon
 from sensorveil.audit.ladder import climb
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
+from sensorveil.audit.probed import probed
 from sensorveil.audit.reidentification import (
     CLOAK,
     OBSCURENET,
@@ -173,6 +174,7 @@ def audit_split(
         linkage=links,
         identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
+        told=probed(first.veil),
         trade_off=_trade_off(first, output, settings, device),
         examples=_examples(first.split.test, output.test, settings.examples),
     )

@@ -61,18 +61,39 @@ def _is_second(other: Obfuscator, veil: Obfuscator) -> bool:
 
 def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
     """The fold's output: of the test windows, and of as many training windows as are needed."""
-    train = thinned(fold.split.train, budget.windows, seed)
+    train, chosen = fold.split.train, thin_places(fold.split.train, budget.windows, seed)
     return Output(
-        train=fold.veil.obfuscate(train, strength, seed=2 * seed),
+        train=_obfuscated_part(fold.veil, train, chosen, strength, seed=2 * seed),
         test=fold.veil.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
-        lazy=fold.other.obfuscate(train, strength, seed=2 * seed + 10_000),
+        lazy=_obfuscated_part(fold.other, train, chosen, strength, seed=2 * seed + 10_000),
     )
+
+
+def _obfuscated_part(
+    veil: Obfuscator, windows: Windows, chosen: np.ndarray, strength: Strength | None, seed: int
+) -> Windows:
+    """Some of the windows; a method that looks back is given all, as it is where it is used."""
+    if veil.capabilities.looks_back:
+        return veil.obfuscate(windows, strength, seed=seed).select(chosen).compact()
+    return veil.obfuscate(windows.select(chosen), strength, seed=seed)
+
+
+def condition_of_part(veil: Obfuscator, windows: Windows, chosen: np.ndarray) -> np.ndarray | None:
+    """What a method makes the output of some of the windows from, likewise."""
+    if not veil.capabilities.looks_back:
+        return veil.condition(windows.select(chosen))
+    whole = veil.condition(windows)
+    return None if whole is None else whole[chosen]
 
 
 def thinned(windows: Windows, count: int, seed: int) -> Windows:
     """A random part of the windows, in their order."""
-    chosen = np.random.default_rng(seed).permutation(len(windows))[:count]
-    return windows.select(np.sort(chosen))
+    return windows.select(thin_places(windows, count, seed))
+
+
+def thin_places(windows: Windows, count: int, seed: int) -> np.ndarray:
+    """Which windows `thinned` takes."""
+    return np.sort(np.random.default_rng(seed).permutation(len(windows))[:count])
 
 
 _FEWEST = 300  # windows below which half of the test teaches nobody anything

@@ -12,7 +12,13 @@ import torch
 from sensorveil.audit.attackers import TREES, Budget, Evidence
 from sensorveil.audit.control import PLANTED, plant, planted_share
 from sensorveil.audit.criterion import judge
-from sensorveil.audit.folds import Fold, Output, insider_halves, thinned
+from sensorveil.audit.folds import (
+    Fold,
+    Output,
+    condition_of_part,
+    insider_halves,
+    thin_places,
+)
 from sensorveil.audit.results import (
     CONTROL,
     FULL,
@@ -84,7 +90,8 @@ def _rungs(
     fold: Fold, output: Output, budget: Budget, seed: int, device: str, insiders: bool
 ) -> list[_Rung]:
     """The evidence of each rung; features are worked out once for all attributes."""
-    raw = thinned(fold.split.train, budget.windows, seed)
+    chosen = thin_places(fold.split.train, budget.windows, seed)
+    raw = fold.split.train.select(chosen)
 
     def rung(train: Windows, tests: dict[str, Windows], rows: np.ndarray | None = None) -> _Rung:
         return _Rung(Evidence(train, tests, budget, seed, device), train, rows)
@@ -97,7 +104,7 @@ def _rungs(
     for known, attacked in insider_halves(fold.split) if insiders else ():
         test = output.test.select(attacked)
         rungs.append(rung(output.test.select(known), {INSIDER: test}, attacked))
-    code = fold.veil.condition(raw)
+    code = condition_of_part(fold.veil, fold.split.train, chosen)
     if code is not None:
         test_code = fold.veil.condition(fold.split.test)
         assert test_code is not None

@@ -206,6 +206,24 @@ class Reidentification:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a probe read, while the run was trained, from what its output is made from.
+
+    `source` is what the kept attributes' encoders make of a window (z_U), or what the generator is
+    told of that. `class_alone` is what the kept class by itself gives away; more is a leak. The
+    `windows` are of `people` whom the probed encoders were not trained on.
+    """
+
+    attribute: str
+    source: str
+    accuracy: float
+    class_alone: float
+    majority: float
+    people: int
+    windows: int
+
+
+@dataclass(frozen=True)
 class TradeOff:
     """One point of the trade-off plot: the application's accuracy against the worst attacker's."""
 
@@ -255,6 +273,7 @@ class SplitAudit:
     identity: Verdict | None = None
     """The verdict about who people are where they are new: can their sessions be linked?"""
     reidentification: tuple[Reidentification, ...] = ()
+    told: tuple[Told, ...] = ()
     trade_off: tuple[TradeOff, ...] = ()
     examples: tuple[Example, ...] = ()
 

@@ -153,8 +153,12 @@ class Windows:
 
     def batch(self, index: np.ndarray | slice) -> np.ndarray:
         """A copy of some windows, (n, channels, length), in standard units where scaled."""
-        view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
-        signal = np.moveaxis(view[..., self.offset[index], :], -2, 0)
+        offset = self.offset[index]
+        if len(offset) == 1:  # a stream asks for every window
+            signal = self.store[None, ..., offset[0] : offset[0] + self.length].copy()
+        else:
+            view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
+            signal = np.moveaxis(view[..., offset, :], -2, 0)
         if self.scaling is not None:
             return self.scaling.apply(signal)
         return np.ascontiguousarray(signal)

@@ -267,12 +267,10 @@ def discriminator_loss(veil: Blinder, state: State, carrier: InProcess, test: Wi
     trainee, plan, losses = carrier.trainee, carrier.plan, []
     for client, data in carrier.data.items():
         task = draw_task(data, trainee, plan, client, state.number)
-        coder, readers = adapted(
-            trainee.nets, trainee.layout, state.vector, task, plan.adapting(), trainee.scale
-        )
-        codes = encoded(trainee.nets, trainee.layout.coder(coder), task.query.windows)
-        z = sampled(*codes, task.query.noise)
-        losses.append(surprise(trainee.nets, trainee.layout.readers(readers), z, task.query.hidden))
+        weights = trainee.layout.by_player(state.vector)
+        coder, readers = adapted(trainee.nets, *weights, task, plan.adapting(), trainee.scale)
+        z = sampled(*encoded(trainee.nets, coder, task.query.windows), task.query.noise)
+        losses.append(surprise(trainee.nets, readers, z, task.query.hidden))
     return float(torch.stack(losses).mean())
 
 

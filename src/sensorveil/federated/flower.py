@@ -18,7 +18,7 @@ import torch
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.federated.client import ClientData, Trainee, client_updates, lesson
+from sensorveil.federated.client import ClientData, Trainee, at, client_updates, lesson
 from sensorveil.federated.keeping import Keeper
 from sensorveil.federated.plan import Plan
 from sensorveil.federated.rounds import Watch, run_rounds
@@ -85,9 +85,9 @@ def answer_to(
     plan = Plan(**order)  # type: ignore[arg-type]
     vector = message.content.array_records[WEIGHTS][WEIGHTS].numpy()
     data, trainee = _client_data(veil, windows, plan, client), Trainee.of(veil)
-    tasks = lesson(data, trainee, plan, client, number)
+    alone = at(lesson(data, trainee, plan, client, number), None)
     weights = torch.from_numpy(vector.copy()).to(veil.device)
-    update = client_updates(trainee, weights, [tasks], plan)[0]
+    update = client_updates(trainee, weights, alone, plan, plan.rate_at(number))[0]
     return update.cpu().numpy(), len(data)
 
 

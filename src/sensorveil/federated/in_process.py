@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 
 from sensorveil.data.windows import Windows
-from sensorveil.federated.client import ClientData, Trainee, client_updates, lesson, people_of
+from sensorveil.federated.client import (
+    ClientData,
+    Draw,
+    Trainee,
+    client_updates,
+    drawn,
+    people_of,
+    task_of,
+)
 from sensorveil.federated.keeping import Keeper, finished
 from sensorveil.federated.plan import Plan
 from sensorveil.federated.rounds import Watch, run_rounds
 from sensorveil.federated.server import Answer, State
 from sensorveil.methods.blinder import Blinder
+from sensorveil.nets.graphs import Inputs, recorded
 from sensorveil.progress import track
 
 
 class InProcess:
-    """Carries nothing: computes what all chosen clients would send, in one vectorised pass."""
+    """Carries nothing: computes what all chosen clients would send, in one vectorised pass.
+
+    Everybody's data lies on the device, and each client draws as it would alone. On a GPU the pass
+    is recorded once for each number of clients and replayed: its networks are so small that the
+    calls would take far longer than the work.
+    """
 
     def __init__(self, trainee: Trainee, data: Mapping[int, ClientData], plan: Plan) -> None:
         self.trainee, self.data, self.plan = trainee, data, plan
+        self._everybody = ClientData.together(list(data.values()))
+        ends = np.cumsum([len(own) for own in data.values()]).tolist()
+        self._first = dict(zip(data, [0, *ends], strict=False))
+        self._passes: dict[int, Callable[[Inputs], torch.Tensor]] = {}
 
     @classmethod
     def of(cls, veil: Blinder, windows: Windows, plan: Plan) -> InProcess:
@@ -35,14 +54,33 @@ class InProcess:
 
     def ask(self, vector: torch.Tensor, number: int, chosen: Sequence[int]) -> list[Answer]:
         """Everybody answers."""
-        lessons = [
-            lesson(self.data[client], self.trainee, self.plan, client, number) for client in chosen
-        ]
-        updates = client_updates(self.trainee, vector, lessons, self.plan)
+        given = {
+            "vector": vector.expand(len(chosen), -1),
+            "rate": vector.new_full((len(chosen),), self.plan.rate_at(number)),
+            **self._draws(number, chosen)._asdict(),
+        }
+        if len(chosen) not in self._passes:
+            self._passes[len(chosen)] = recorded(self._updates, given)
+        updates = self._passes[len(chosen)](given)
         return [
             Answer(client, update, len(self.data[client]))
             for client, update in zip(chosen, updates, strict=True)
         ]
+
+    def _draws(self, number: int, chosen: Sequence[int]) -> Draw:
+        """What all of them draw, with the clients in front, on the device."""
+        design, device = self.trainee.nets.design, self._everybody.windows.device
+        draws = []
+        for client in chosen:
+            own = drawn(len(self.data[client]), design, self.plan, client, number)
+            draws.append(own._replace(rows=own.rows + self._first[client]))
+        return Draw(*(torch.stack(part).to(device) for part in zip(*draws, strict=True)))
+
+    def _updates(self, given: Inputs) -> torch.Tensor:
+        draw = Draw(*(given[name] for name in Draw._fields))
+        tasks = task_of(self._everybody, draw, self.trainee.nets.design, self.plan)
+        vector, rate = given["vector"][0], given["rate"][0]  # the same for all
+        return client_updates(self.trainee, vector, tasks, self.plan, rate)
 
 
 def federate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -50,11 +49,10 @@ def personalised(
     )
     data, trainee = ClientData.of(veil, windows, plan, client=0), Trainee.of(veil)
     how = Adapting(steps=1, rate=rate, reader_steps=plan.reader_steps, shadows=True)
-    vector = veil.weights()
+    weights = trainee.layout.by_player(veil.weights())
     for number in track(range(steps), "adapting"):
         task = draw_task(data, trainee, plan, client=0, number=number)
-        players = adapted(trainee.nets, trainee.layout, vector, task, how, trainee.scale)
-        vector = torch.cat(players).detach()
-    trained = veil.with_weights(vector)
+        weights = adapted(trainee.nets, *weights, task, how, trainee.scale)
+    trained = veil.with_weights(trainee.layout.joined(*weights).detach())
     trained.metrics_["personalised"] = {"windows": len(windows), "steps": steps, "rate": rate}
     return trained

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Settings
 from sensorveil.nets.meta import Adapting
+from sensorveil.nets.training import one_cycle, warmth
 
 SENT = ("gradients", "changes")
 """What a client sends: one gradient (FedSGD), or what its own steps changed (FedAvg)."""
@@ -25,7 +26,8 @@ class Plan(Settings):
     where the largest has at least twice the smallest's; 0 leaves all as it is. `skew` above 0, for
     experiments, makes classes uneven by that ratio instead, R_D in the paper. With "changes" a
     client takes `local_steps` steps on its own before it sends. The server takes the plain mean of
-    line 9, or `weighted` one by the clients' numbers of windows.
+    line 9, or `weighted` one by the clients' numbers of windows. With `cycle` the rate rises and
+    falls once over all rounds, and beta grows to its full weight over the first `warm_up` of them.
 
     A round counts once a `quorum` of its clients answered within `deadline` seconds; another
     `attempts` is made if not. An update `outsized` times as long as the round's median is refused.
@@ -50,6 +52,8 @@ class Plan(Settings):
     sends: str = "gradients"
     local_steps: int = 1
     rate: float = 1e-3
+    cycle: bool = False
+    warm_up: float = 0.0
     weighted: bool = False
     quorum: float = 0.5
     deadline: float = 60.0
@@ -63,13 +67,13 @@ class Plan(Settings):
 
     def check(self) -> None:
         """Refuses numbers without sense, and what does not go together."""
-        may_be_zero = ("support", "inner_steps", "balance", "skew", "noise", "seed")
+        may_be_zero = ("support", "inner_steps", "balance", "skew", "warm_up", "noise", "seed")
         for name, value in vars(self).items():
             if name in may_be_zero:
                 self.require(value >= 0, name, "0 or more")
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 self.require(value > 0, name, "above 0")
-        for name in ("share", "quorum", "delta"):
+        for name in ("share", "quorum", "delta", "warm_up"):
             self.require(getattr(self, name) <= 1, name, "at most 1")
         if self.skew:
             self.require(self.skew >= 1, "skew", "0, or 1 and more")
@@ -92,6 +96,18 @@ class Plan(Settings):
     def total(self) -> int:
         """Rounds in all."""
         return self.epochs * self.rounds
+
+    def rate_at(self, number: int) -> float:
+        """The rate of a round, by how many were before it."""
+        return self.rate * one_cycle(number / self.total) if self.cycle else self.rate
+
+    def warmth(self, number: int) -> float:
+        """How much of beta counts in a round.
+
+        >>> [Plan(epochs=1, rounds=10, warm_up=0.4).warmth(number) for number in (0, 2, 4, 9)]
+        [0.0, 0.5, 1.0, 1.0]
+        """
+        return warmth(number / self.total, self.warm_up)
 
     def adapting(self) -> Adapting:
         """How clients adapt to their support set."""

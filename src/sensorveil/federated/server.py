@@ -5,6 +5,8 @@ Pure functions; engines only carry messages. Nothing here sees a window or a lab
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -87,22 +89,25 @@ def sift(
     What is outsized is judged by the round's median, unless the federation is private: there all
     lengths are cut, and one client must not decide about another.
     """
-    good: list[Answer] = []
-    refused: dict[int, str] = {}
-    for answer in sorted(answers, key=lambda one: one.client):
-        reason = _fault(answer, chosen, size)
-        if reason:
-            refused[answer.client] = reason
-        else:
-            good.append(answer)
-    if plan.noise or len(good) < 3:
-        return good, refused
-    lengths = torch.stack([answer.update.norm() for answer in good])
-    limit = plan.outsized * lengths.median()
-    for answer, length in zip(good, lengths, strict=True):
-        if length > limit:
-            refused[answer.client] = "outsized"
-    return [answer for answer in good if answer.client not in refused], refused
+    ordered = sorted(answers, key=lambda one: one.client)
+    refused = {one.client: why for one in ordered if (why := _fault(one, chosen, size))}
+    lengths = _lengths([one for one in ordered if one.client not in refused])
+    refused |= {client: "not finite" for client, long in lengths.items() if not math.isfinite(long)}
+    judged = {client: long for client, long in lengths.items() if client not in refused}
+    if len(judged) >= 3 and not plan.noise:
+        limit = plan.outsized * statistics.median_low(judged.values())
+        refused |= {client: "outsized" for client, long in judged.items() if long > limit}
+    return [one for one in ordered if one.client not in refused], refused
+
+
+def _lengths(answers: Sequence[Answer]) -> dict[int, float]:
+    """The norm of each update, fetched at once: a GPU is waited for but once a round."""
+    if not answers:
+        return {}
+    norms = torch.stack(
+        [torch.linalg.vector_norm(one.update, dtype=torch.float64) for one in answers]
+    )
+    return dict(zip((one.client for one in answers), norms.tolist(), strict=True))
 
 
 def _fault(answer: Answer, chosen: Sequence[int], size: int) -> str | None:
@@ -110,9 +115,7 @@ def _fault(answer: Answer, chosen: Sequence[int], size: int) -> str | None:
         return "nobody asked for it"
     if not answer.update.numel():
         return "sent nothing"
-    if answer.update.shape != (size,):
-        return "wrong size"
-    return None if bool(answer.update.isfinite().all()) else "not finite"
+    return "wrong size" if answer.update.shape != (size,) else None
 
 
 def combined(answers: Sequence[Answer], plan: Plan) -> torch.Tensor:
@@ -132,9 +135,9 @@ def advanced(
     refused: Mapping[int, str],
 ) -> State:
     """The state after a round: a step of Adam along gradients, or the mean of the changes."""
-    number = state.number + 1
+    rate, number = plan.rate_at(state.number), state.number + 1
     if plan.sends == "gradients":
-        vector, moments = adam_step(state.vector, mean, state.moments, number, plan.rate)
+        vector, moments = adam_step(state.vector, mean, state.moments, number, rate)
     else:
         vector, moments = state.vector + mean, state.moments
     named = [(number, client, REASONS.index(reason)) for client, reason in refused.items()]

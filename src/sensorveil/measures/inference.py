@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,8 +14,15 @@ from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
 from sensorveil.nets.seeding import derived, seeded
-from sensorveil.nets.training import log_probabilities, train_classifier
+from sensorveil.nets.training import (
+    log_probabilities,
+    log_probabilities_of,
+    train_classifier,
+)
 from sensorveil.progress import track
+
+_PIECE = 2048
+"""Windows that go through a network at once."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +80,43 @@ class InferenceModel:
         self.scaling_ = Scaling.of(windows)
         self.shape_ = input_shape(windows)
         self.classes_ = classes
-        gather = windows.scaled(self.scaling_).on(self.device)
-        labels = torch.from_numpy(codes.astype(np.int64)).to(self.device)
         with seeded(self.seed):
             self.net_ = self._blank().to(self.device)
-            self.losses_ = train_classifier(
-                self.net_,
-                lambda index: as_real(gather[index]),
-                labels,
-                epochs=self.settings.epochs,
-                batch=self.settings.batch,
-                rate=self.settings.rate,
-                seed=self.seed,
-                what="inference model",
-            )
-        self._reading = folded(self.net_)
+            self._learn(windows, codes, self.settings.epochs)
         return self
+
+    def tuned(self, windows: Windows, attribute: str, epochs: int) -> InferenceModel:
+        """This model after more training on other windows, in its own units; it stays as it is."""
+        known = windows.select(windows.codes(attribute) != UNKNOWN)
+        other = copy.copy(self)
+        other.net_ = copy.deepcopy(self.net_)
+        with seeded(self.seed):
+            other._learn(known, known.codes(attribute), epochs)
+        return other
+
+    def _learn(self, windows: Windows, codes: np.ndarray, epochs: int) -> None:
+        gather = windows.scaled(self.scaling_).on(self.device)
+        self.losses_ = train_classifier(
+            self.net_,
+            lambda index: as_real(gather[index]),
+            torch.from_numpy(codes.astype(np.int64)).to(self.device),
+            epochs=epochs,
+            batch=self.settings.batch,
+            rate=self.settings.rate,
+            seed=self.seed,
+            what="inference model",
+        )
+        self._reading = folded(self.net_)
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
         """Log-probability of each class for each window: (n, classes)."""
-        gather = windows.scaled(self.scaling_).on(self.device)
+        own = windows.scaled(self.scaling_)
+        if len(own) <= _PIECE:  # a stream asks for one window at a time: copy it, not its recording
+            signal = torch.from_numpy(own.signal).to(self.device)
+            return log_probabilities_of(self._reading, as_real(signal)).numpy()
+        gather = own.on(self.device)
         return log_probabilities(
-            self._reading, lambda index: as_real(gather[index]), len(windows), batch=2048
+            self._reading, lambda index: as_real(gather[index]), len(own), batch=_PIECE
         ).numpy()
 
     def predict(self, windows: Windows) -> np.ndarray:
@@ -154,10 +177,16 @@ class Panel:
         self.losses_ = [member.losses_ for member in self.members]
         return self
 
+    def probabilities(self, windows: Windows) -> np.ndarray:
+        """How likely each class is for each window, by the mean of all members: (n, classes)."""
+        shares = np.exp(self.members[0].log_probabilities(windows))
+        for member in self.members[1:]:
+            shares += np.exp(member.log_probabilities(windows))
+        return shares / len(self.members)
+
     def predict(self, windows: Windows) -> np.ndarray:
         """The class of each window that the members together find most likely."""
-        shares = [np.exp(member.log_probabilities(windows)) for member in self.members]
-        return np.mean(shares, axis=0).argmax(1)
+        return self.probabilities(windows).argmax(1)
 
     def state(self) -> dict[str, np.ndarray]:
         """All that was learnt, as arrays."""

@@ -6,6 +6,8 @@ standardise them first, and take the magnitude of complex ones.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 STEPS = (0.5, 3.0)
@@ -22,11 +24,9 @@ def power_spectrum(signal: np.ndarray) -> np.ndarray:
     >>> power_spectrum(np.zeros((5, 2, 128))).shape
     (5, 2, 64)
     """
-    length = signal.shape[-1]
-    taper = np.sin(np.pi * np.arange(length) / length) ** 2
     # In double precision a constant has no power at all; in single it has a little.
     centred = signal - signal.mean(-1, keepdims=True, dtype=np.float64)
-    return np.abs(np.fft.rfft(centred * taper, axis=-1)[..., 1:]) ** 2
+    return np.abs(np.fft.rfft(centred * _taper(signal.shape[-1]), axis=-1)[..., 1:]) ** 2
 
 
 def dominant_frequency(power: np.ndarray, rate: float, length: int) -> np.ndarray:
@@ -49,7 +49,8 @@ def dominant_frequency(power: np.ndarray, rate: float, length: int) -> np.ndarra
     left, middle, right = np.log(np.maximum(total[row[:, None], near], 1e-30)).T
     bend = left - 2 * middle + right
     shift = np.where(inner & (bend < 0), (left - right) / (2 * np.where(bend < 0, bend, -1)), 0.0)
-    frequency = (peak + 1 + np.clip(shift, -0.5, 0.5)) * rate / length
+    shift = np.minimum(np.maximum(shift, -0.5), 0.5)  # np.clip is slow on a single window
+    frequency = (peak + 1 + shift) * rate / length
     return np.where(total.max(1) > 0, frequency, 0.0)
 
 
@@ -136,6 +137,13 @@ def within_correlation(
         same = along <= 1e-9 * np.abs(other[mine]).sum()
         found.append(0.0 if same else float((a * b).sum() / (across * along)))
     return round(float(np.mean(found)), 12) if found else None
+
+
+@lru_cache(maxsize=8)  # a stream asks for every window
+def _taper(length: int) -> np.ndarray:
+    """Hann's, which begins at 0."""
+    taper: np.ndarray = np.sin(np.pi * np.arange(length) / length) ** 2
+    return taper
 
 
 def _band(signal: np.ndarray, rate: float) -> np.ndarray:

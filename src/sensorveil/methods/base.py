@@ -40,6 +40,8 @@ class Capabilities:
     """Whether two obfuscations of one window differ."""
     emits_donors: bool = False
     """Whether the output consists of training people's own windows."""
+    looks_back: bool = False
+    """Whether earlier windows of a recording have their part in the output of later ones."""
     modalities: tuple[str, ...] = ("signal", "complex", "image")
     streams: bool = True
     exports: bool = False

@@ -6,7 +6,7 @@ Yang and Ardakanian, CLOAK: Contrastive Guidance for Latent Diffusion-Based Data
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -20,9 +20,10 @@ from sensorveil.measures.probes import held_out_people, probes
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion, pieces
-from sensorveil.nets.contrastive import PublishedEncoder, SmallEncoder, train_encoder
+from sensorveil.nets.contrastive import ClassPoints, PublishedEncoder, SmallEncoder, train_encoder
 from sensorveil.nets.courses import Checkpoint, Course
 from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
+from sensorveil.nets.graphs import Inputs
 from sensorveil.nets.latent import (
     Autoencoder,
     convolutional_autoencoder,
@@ -91,18 +92,27 @@ class Cloak(GuidedDiffusion):
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
         self.nets_: dict[str, nn.Module] = {}
         self._fit_autoencoder(windows)
-        known = windows.select(self._kept(windows).min(1) != UNKNOWN)
+        self._fit_condition(windows)
+        latents = self._latents(windows)
+        self._learn_limits(latents.__getitem__, len(windows))
+        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
+        course = self.settings.generator_course().within(self.settings.limit, len(windows))
+        self._fit_generator(latents.__getitem__, told, seed, course)  # equations (5) and (7)
+        for name in self.policy_.hide:
+            self._add_hidden(windows, name)
+        self._probe_condition(windows)
+
+    def _fit_condition(self, windows: Windows) -> None:
+        """The encoders of the kept attributes, and how their features lie."""
+        known = self._known(windows)
         for name in self.policy_.keep:
             self._fit_encoder(known, name)
         self._learn_centres(known)
         self._learn_spreads(known)
-        latents = self._latents(windows)
-        self._learn_limits(latents.__getitem__, len(windows))
-        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
-        self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
-        for name in self.policy_.hide:
-            self._add_hidden(windows, name)
-        self._probe_condition(known)
+
+    def _known(self, windows: Windows) -> Windows:
+        """The windows whose kept classes are all known."""
+        return windows.select(self._kept(windows).min(1) != UNKNOWN)
 
     def _fit_autoencoder(self, windows: Windows) -> None:
         chosen, seed = self.settings, derived(self.seed, _CODER)
@@ -116,7 +126,7 @@ class Cloak(GuidedDiffusion):
             gather,
             len(windows),
             chosen.divergence,
-            Course(chosen.coder_epochs, chosen.coder_batch, chosen.coder_rate),
+            chosen.coder_course().within(chosen.coder_limit, len(windows)),
             seed,
             self.checkpoint,
         )
@@ -134,17 +144,24 @@ class Cloak(GuidedDiffusion):
         seed = derived(self.seed, _ENCODER + sorted(self.classes_).index(name))
         with seeded(seed):
             net = self._blank_net(f"encoder.{name}").to(self.device)
+            points = self._class_points(name)
         losses = train_encoder(
             net,
             self._gather(windows),
             self._tensor(windows.codes(name)),
             self.settings.temperature,
-            self.settings.reader_course(),
+            self._reader_course(windows),
             seed,
+            points=points,
             stage=f"encoder-{name}",
             checkpoint=checkpoint,
         )
         return net, losses
+
+    def _class_points(self, name: str) -> ClassPoints | None:
+        if self.settings.contrast == "windows":
+            return None
+        return ClassPoints(len(self.classes_[name]), self.settings.features).to(self.device)
 
     @torch.no_grad()
     def encoded(self, encoder: nn.Module, windows: Windows) -> torch.Tensor:
@@ -163,12 +180,15 @@ class Cloak(GuidedDiffusion):
             self._latents(windows).__getitem__,
             self._features(windows),
             self._tensor(windows.codes(name)),
-            self.settings.reader_course(),
+            self._reader_course(windows),
             seed,
             stage=f"auxiliary-{name}",
             checkpoint=self.checkpoint,
         )
         self.nets_ = {**self.nets_, f"auxiliary.{name}": net}
+
+    def _reader_course(self, windows: Windows) -> Course:
+        return self.settings.reader_course().within(self.settings.reader_limit, len(windows))
 
     # The bottleneck.
 
@@ -189,8 +209,9 @@ class Cloak(GuidedDiffusion):
     ) -> torch.Tensor:
         """z_U, where noise takes the place of a share of what it says beyond its class.
 
-        c + sqrt(1 - b) (z_U - c) + sqrt(b) noise, with c the centre of the class that is nearest,
-        and noise of the covariance of the class: what is told looks like z_U for every b.
+        c + (1 - b) (z_U - c) + sqrt(b (1 - b)) noise, with c the centre of the nearest class and
+        noise of the covariance of that class. Of what is told beyond c, which has 1 - b of the
+        variance that it has in z_U, the share b is noise; at b = 1 nothing but c is told.
         """
         told = super()._told(windows, strength, generator)
         share = np.asarray(strength.get(_BOTTLENECK, self.settings.bottleneck), np.float32)
@@ -206,20 +227,18 @@ class Cloak(GuidedDiffusion):
         noise = (roots @ torch.from_numpy(drawn).to(self.device).unsqueeze(2)).squeeze(2)
         part = torch.from_numpy(share.copy()).to(self.device).unsqueeze(1)
         own = told - centres[cells]
-        mixed = centres[cells] + (1 - part).sqrt() * own + part.sqrt() * noise
+        mixed = centres[cells] + (1 - part) * own + (part * (1 - part)).sqrt() * noise
         return nn.functional.normalize(mixed)
 
     def _probe_condition(self, windows: Windows) -> None:
         """What encoders tell of people whom they were not trained on, by probes."""
+        windows = self._known(windows)
         held = held_out_people(windows, self.policy_.hide[0], derived(self.seed, _PROBE))
         if held is None:
             return
         rehearsal, apart = copy.copy(self), windows.select(held)
         rehearsal.nets_, rehearsal.metrics_, rehearsal.checkpoint = {}, {}, None
-        for name in self.policy_.keep:
-            rehearsal._fit_encoder(windows.select(~held), name)
-        rehearsal._learn_centres(windows.select(~held))
-        rehearsal._learn_spreads(windows.select(~held))
+        rehearsal._fit_condition(windows.select(~held))
         told = rehearsal._told(apart, {}, np.random.default_rng(self.seed)).cpu().numpy()
         features = rehearsal._features(apart).cpu().numpy()
         cells = (features @ rehearsal.centres_.T).argmax(1)
@@ -229,6 +248,33 @@ class Cloak(GuidedDiffusion):
             "z_U": probes(features, cells, apart),
             "told": probes(told, cells, apart),
         }
+
+    # Several tries, of which the best leaves.
+
+    def _inputs(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        inputs = super()._inputs(windows, strength, generator)
+        if (tries := self.settings.tries) > 1:
+            more = (len(windows), tries, *self._space())
+            inputs["noise"] = torch.from_numpy(generator.standard_normal(more, dtype=np.float32))
+        return inputs
+
+    def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
+        """Of all tries the one whose z_U is most like what was told.
+
+        It is chosen by what was told and by chance alone, like all else that comes out.
+        """
+        once, tries = super()._sampling(chance, many), self.settings.tries
+
+        def best(piece: Inputs) -> torch.Tensor:
+            each = {name: one.repeat_interleave(tries, 0) for name, one in piece.items()}
+            made = once({**each, "noise": piece["noise"].flatten(0, 1)})
+            likeness = (self._encoded(made) * each["told"]).sum(1).view(-1, tries)
+            made = made.unflatten(0, (-1, tries))
+            return made[torch.arange(len(made), device=made.device), likeness.argmax(1)]
+
+        return best if tries > 1 else once
 
     # What guided diffusion asks for.
 
@@ -247,9 +293,15 @@ class Cloak(GuidedDiffusion):
         net = cast(Autoencoder, self.nets_["autoencoder"])
         return net.windows(made.view(-1, *net.latent))
 
+    @torch.no_grad()
     def _features(self, windows: Windows) -> torch.Tensor:
+        gather = self._gather(windows)
+        parts = [self._encoded(gather(self._places(rows))) for rows in pieces(len(windows))]
+        return torch.cat(parts)
+
+    def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
         """z_U, of all kept attributes side by side (section V-K), together of length 1."""
-        parts = [self.encoded(self.nets_[f"encoder.{name}"], windows) for name in self.policy_.keep]
+        parts = [self.nets_[f"encoder.{name}"](signal) for name in self.policy_.keep]
         return torch.cat(parts, dim=1) / len(parts) ** 0.5
 
     def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:

@@ -61,7 +61,7 @@ class _Watcher(Checkpoint):
         return {}
 
     def save(self, stage: str, kept: Mapping[str, torch.Tensor], at_once: bool) -> None:
-        self.net.load_state_dict(part_of(kept, "nets.0."))
+        self.net.load_state_dict(part_of(kept, "nets.0.0."))
         codes = self.veil.encoded(self.net, self.held).cpu().numpy()
         self.found.append({name: self._bits(codes, name) for name in self.held.attributes})
 

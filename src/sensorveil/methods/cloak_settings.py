@@ -8,11 +8,15 @@ from typing import Any
 
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.guided_settings import GuidedSettings
+from sensorveil.nets.courses import Course
 from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.unet import UNetSettings
 
 LAYERS = ("published", "small")
 """Whose networks: those of the paper, or ours, which are far smaller."""
+
+CONTRASTS = ("windows", "classes")
+"""What windows are compared with to learn z_U: other windows (the paper), or one point a class."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,17 @@ class CloakSettings(GuidedSettings):
     `encoder` and `dense` of the encoder (a small one has one width, and no `dense`), `width` and
     `blocks` of the denoiser, `reader` of the auxiliary models. `coder_` settings train the
     autoencoder, `reader_` settings the encoders and auxiliary models.
+
+    These are for few seconds and small networks, and the paper has none of them. `contrast` is what
+    a window is compared with in (6), see `CONTRASTS`. Each training takes at most `limit` steps
+    (`coder_limit`, `reader_limit`; 0: no limit), however many windows there are. Of `tries` samples
+    for each window the one leaves whose z_U is most like what the generator was told.
     """
 
     keep: float = 4.5
     avoid: float = 0.008
     bottleneck: float = 0.0
+    contrast: str = "windows"
     temperature: float = 0.1
     divergence: float = 1e-6
     layers: str = "published"
@@ -45,12 +55,17 @@ class CloakSettings(GuidedSettings):
     coder_epochs: int = 80
     coder_batch: int = 512
     coder_rate: float = 1e-3
+    limit: int = 0
+    coder_limit: int = 0
+    reader_limit: int = 0
+    tries: int = 1
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
         super().check()
-        if self.layers not in LAYERS:
-            raise refuse_unknown("layers", self.layers, LAYERS)
+        for name, known in (("layers", LAYERS), ("contrast", CONTRASTS)):
+            if getattr(self, name) not in known:
+                raise refuse_unknown(name, getattr(self, name), known)
         self.require(self.bottleneck <= 1, "bottleneck", "from 0 to 1")
         for name in ("coder", "encoder", "dense", "reader"):
             self.sizes(name)
@@ -59,12 +74,17 @@ class CloakSettings(GuidedSettings):
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""
-        return (*super().may_be_zero(), "bottleneck", "divergence")
+        limits = ("limit", "coder_limit", "reader_limit")
+        return (*super().may_be_zero(), "bottleneck", "divergence", *limits)
 
     @property
     def small(self) -> bool:
         """Whether the networks are ours."""
         return self.layers == "small"
+
+    def coder_course(self) -> Course:
+        """How the autoencoder is trained."""
+        return Course(self.coder_epochs, self.coder_batch, self.coder_rate)
 
     def unet(self, flat: bool, condition: int) -> UNetSettings:
         """The paper's denoiser; latents of images are images."""
@@ -85,6 +105,7 @@ FAST: Mapping[str, Any] = {
     "keep": 4.0,
     "avoid": 0.0,
     "bottleneck": 1.0,
+    "contrast": "classes",
     "temperature": 0.2,
     "features": 32,
     "coder": "16-32",
@@ -94,9 +115,13 @@ FAST: Mapping[str, Any] = {
     "reader": "128-64",
     "sampler": "dpm-solver++",
     "steps": 10,
-    "epochs": 150,
-    "batch": 64,
-    "rate": 1e-3,
+    "limit": 5000,
+    "coder_limit": 2000,
+    "reader_limit": 2000,
+    "tries": 4,
+    "epochs": 250,
+    "batch": 128,
+    "rate": 2e-3,
     "average": 0.998,
     "coder_epochs": 10,
     "coder_batch": 64,

@@ -25,9 +25,9 @@ from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
-from sensorveil.nets.courses import Gather
+from sensorveil.nets.courses import Course, Gather
 from sensorveil.nets.denoising import train_denoiser
-from sensorveil.nets.graphs import Inputs, recorded
+from sensorveil.nets.graphs import Inputs, as_function, recorded
 from sensorveil.nets.guidance import (
     Gradient,
     Reader,
@@ -36,7 +36,7 @@ from sensorveil.nets.guidance import (
     bounded,
     classifier_free,
 )
-from sensorveil.nets.levels import Levels
+from sensorveil.nets.levels import Denoiser, Levels
 from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.nets.seeding import seeded
 from sensorveil.progress import track
@@ -131,7 +131,9 @@ class GuidedDiffusion(Obfuscator):
         means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
         self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
-    def _fit_generator(self, gather: Gather, told: torch.Tensor, seed: int) -> None:
+    def _fit_generator(
+        self, gather: Gather, told: torch.Tensor, seed: int, course: Course | None = None
+    ) -> None:
         """The denoiser of what `gather` gives, told the features (n, size) of all of it."""
         with seeded(seed):
             net = self._blank_net("generator").to(self.device)
@@ -140,10 +142,11 @@ class GuidedDiffusion(Obfuscator):
             gather,
             told,
             self._levels(),
-            self.settings.generator_course(),
+            course or self.settings.generator_course(),
             seed,
             dropped=self.settings.dropped,
             decay=self.settings.average,
+            compiled=self.settings.compiled,
             checkpoint=self.checkpoint,
         )
 
@@ -186,10 +189,11 @@ class GuidedDiffusion(Obfuscator):
 
     def _made(self, inputs: Inputs, count: int, chance: torch.Generator) -> np.ndarray:
         """Signals, piece by piece; on a GPU the sampling is recorded once and replayed."""
-        work, made = self._sampling(chance), []
+        many, made = count > PIECE and self.settings.sampler != "ddpm", []
+        work = self._sampling(chance, many)
         for rows in track([*pieces(count)], "windows"):
             piece = {name: one[rows].to(self.device) for name, one in inputs.items()}
-            if rows.start == 0 and count > PIECE and self.settings.sampler != "ddpm":
+            if rows.start == 0 and many:
                 work = recorded(work, piece)
             made.append(work(piece).cpu().numpy())
         return np.concatenate(made)
@@ -203,7 +207,7 @@ class GuidedDiffusion(Obfuscator):
         piece = {
             name: one.to(self.device) for name, one in self._inputs(some, {}, generator).items()
         }
-        work = recorded(self._sampling(torch.Generator()), piece)
+        work = recorded(self._sampling(torch.Generator(), many=True), piece)
         times = []
         for _ in range(repeats + 1):
             started = time.perf_counter()
@@ -211,15 +215,16 @@ class GuidedDiffusion(Obfuscator):
             times.append(time.perf_counter() - started)
         return float(np.median(times[1:])) / len(some)
 
-    def _sampling(self, chance: torch.Generator) -> Callable[[Inputs], torch.Tensor]:
-        """From a piece's noise to its signals."""
+    def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
+        """From a piece's noise to its signals; with `many` pieces of one size still to come."""
         chosen, levels = self.settings, self._levels()
+        denoiser = _in_half(as_function(self.nets_["generator"], many and chosen.compiled))
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
         def work(piece: Inputs) -> torch.Tensor:
             keep = piece.get(_weight("keep"), 0.0)
-            led = classifier_free(self._denoiser, piece["told"], keep)
+            led = classifier_free(denoiser, piece["told"], keep)
             led = bounded(led, low, high, levels)
             if readers := self._readers(piece):
                 led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))
@@ -240,11 +245,6 @@ class GuidedDiffusion(Obfuscator):
 
         weighty = [name for name in self.policy_.hide if _weight(name) in piece]
         return [(reader(name), piece[_weight(name)]) for name in weighty]
-
-    def _denoiser(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
-            predicted: torch.Tensor = self.nets_["generator"](x, t, condition)
-        return predicted.float()
 
     def _avoided(self, windows: Windows, generator: np.random.Generator) -> dict[str, torch.Tensor]:
         """The class of each hidden attribute that each window is to be led away from."""
@@ -354,6 +354,16 @@ def pieces(count: int) -> Iterator[slice]:
 @lru_cache(maxsize=8)  # a stream asks for every window
 def _linear_levels(count: int, device: str) -> Levels:
     return Levels.linear(count).to(device)
+
+
+def _in_half(net: Callable[..., torch.Tensor]) -> Denoiser:
+    """The denoiser, in half precision on a GPU."""
+
+    def predict(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
+            return net(x, t, condition).float()
+
+    return predict
 
 
 def _numbers(weights: np.ndarray) -> torch.Tensor:

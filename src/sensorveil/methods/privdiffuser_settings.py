@@ -16,7 +16,8 @@ class PrivDiffuserSettings(GuidedSettings):
     """Guidance, sizes and training.
 
     `keep` is w1 of equation (12), `avoid` w2 of (20), and `regularise` w3 of (18). `filters` and
-    `dense` are the layers of the surrogate and auxiliary models.
+    `dense` are the layers of the surrogate and auxiliary models, `width`, `blocks`, `heads` and
+    `fold` the shape of the U-Net (see `UNetSettings`).
     """
 
     regularise: float = 8.0
@@ -24,6 +25,7 @@ class PrivDiffuserSettings(GuidedSettings):
     width: int = 256
     blocks: int = 2
     heads: int = 1
+    fold: int = 1
     filters: str = "64-128"
     dense: str = "512-128"
 
@@ -44,6 +46,7 @@ class PrivDiffuserSettings(GuidedSettings):
             blocks=self.blocks,
             heads=self.heads,
             kernels=2 if flat else self.kernels,
+            fold=1 if flat else self.fold,
         )
 
     def reader(self, flat: bool) -> FeatureSettings:

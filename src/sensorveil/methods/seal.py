@@ -23,14 +23,16 @@ from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.resample import Resample
-from sensorveil.methods.seal_code import Encoder, Movement, afforded, whose
-from sensorveil.methods.seal_generators import GENERATORS, adjoining, joined
+from sensorveil.methods.seal_code import Encoder, Movement, afforded, usual, whose
+from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining, joined
+from sensorveil.methods.seal_reading import followed
 from sensorveil.methods.seal_search import chosen, tried
 from sensorveil.methods.seal_settings import SealSettings
 from sensorveil.nets.seeding import derived
 
 SIMULATED = "simulated"
 """How the names of datasets begin whose people nobody has to ask."""
+_MAKER = 31  # what the seed of the generator is for
 
 
 class Seal(Obfuscator):
@@ -51,6 +53,7 @@ class Seal(Obfuscator):
             "budget": "the most epsilon that one recording may spend; then windows say nothing",
         },
         emits_donors=True,
+        looks_back=True,
     )
     Settings = SealSettings
     presets = {  # noqa: RUF012 (a constant of the class)
@@ -102,7 +105,7 @@ class Seal(Obfuscator):
         movement = self._movement(learnt, codes)
         levels = self._levels(learnt, movement, generator)
         self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
-        clear = self._clear(learnt, codes)
+        clear = self._clear(learnt, codes) & usual(movement)
         movement = movement.select(clear)
         self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
         self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
@@ -120,7 +123,7 @@ class Seal(Obfuscator):
         self, learnt: Windows, movement: Movement, generator: np.random.Generator
     ) -> tuple[int, int]:
         """How many levels of each: those that are set, or found where a search is asked for."""
-        fewest = int(np.bincount(movement.read).min())
+        fewest = int(np.bincount(movement.read[usual(movement)]).min())
         most = afforded(self.settings.rhythm, self.settings.intensity, fewest)
         if not self.settings.max_advantage:
             return most
@@ -145,7 +148,7 @@ class Seal(Obfuscator):
         there, numbered = np.unique(codes, return_inverse=True)
         mask = np.isin(np.arange(self.encoder_.count), there)
         self.served_ = np.searchsorted(there, self.encoder_.nearest(mask))
-        self.generator_ = GENERATORS[made]().fit(donors, numbered, len(there))
+        self.generator_ = self._generator(made).fit(donors, numbered, len(there))
         self.metrics_ |= {
             "generator": made,
             "emits_donors": self.generator_.emits_donors,
@@ -167,6 +170,9 @@ class Seal(Obfuscator):
     def _generator_name(self) -> str:
         origin = self.origin_
         return self.settings.generator_for(bool(origin and origin.dataset.startswith(SIMULATED)))
+
+    def _generator(self, name: str) -> Generator:
+        return GENERATORS[name](derived(self.seed, _MAKER), self.device, self.settings.steps)
 
     def _reader(self) -> Panel:
         one = self.settings
@@ -206,7 +212,12 @@ class Seal(Obfuscator):
         return randomised(codes, self.encoder_.count, epsilon, generator)
 
     def _encode(self, windows: Windows) -> np.ndarray:
-        return self.encoder_.encode(self._movement(windows, self.reader_.predict(windows)))
+        return self.encoder_.encode(self._movement(windows, self._read(windows)))
+
+    def _read(self, windows: Windows) -> np.ndarray:
+        """The class of each window, as it follows from those before."""
+        shares, steady = self.reader_.probabilities(windows), self.settings.steady * self.rate_
+        return followed(shares, windows.recording, windows.start, windows.length, steady)
 
     def _movement(self, windows: Windows, read: np.ndarray) -> Movement:
         return Movement.of(windows, read, self.settings.past, self.settings.memory)
@@ -248,5 +259,5 @@ class Seal(Obfuscator):
         shape = seen_shape(self.shape_, self.complex_)
         self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
-        generator = GENERATORS[self._generator_name()]()
+        generator = self._generator(self._generator_name())
         self.generator_ = generator.restore(part_of(state, "generator."), self.shape_[-1])

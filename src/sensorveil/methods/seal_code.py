@@ -4,10 +4,12 @@ A code is the class that was read, a level of rhythm and a level of intensity. R
 logarithm of the strongest frequency, intensity that of the energy, both of the window in standard
 units. How fast and how hard somebody moves tells who they are, and so does how much that varies.
 So a level is a rank among the wearer's own earlier windows of the same class, and nothing else:
-where windows come in no particular order, ranks are uniform and independent of each other, however
-the values are distributed (Rényi 1962). Then neither one level nor a whole session of them tells
-anything about the wearer; what is left is order: whether somebody tires, warms up, hurries. Nothing
-of later windows is needed, so it works in a stream.
+where windows come in no particular order, how many earlier ones lie below is uniform, and
+independent of all other ranks, however the values are distributed (Rényi 1962). Then neither one
+level nor a whole session of them tells anything about the wearer; what is left is order: whether
+somebody tires, warms up, hurries. Nothing of later windows is needed, so it works in a stream. A
+short past says little, so ranks begin in the middle; how far they go from there depends on how long
+the past is, and on nothing else.
 
 Donors' windows are given out by their rank among all windows of their class: where the wearer is at
 the upper end of their own past, the output is at the upper end of everybody's.
@@ -24,6 +26,7 @@ import numpy as np
 
 from sensorveil.data.windows import Windows
 from sensorveil.measures.signals import dominant_frequency, energy, power_spectrum
+from sensorveil.methods.seal_reading import elapsed
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
 PASTS = (RECORDING, PERSON, NONE)
@@ -31,6 +34,12 @@ PASTS = (RECORDING, PERSON, NONE)
 
 DONORS = 10
 """Donors' windows that a code should have."""
+
+EXTREME = 0.05
+"""The part of a class at either end, by rhythm and by intensity, that is not given out.
+
+On validation people of MotionSense the correlation of the frequency is 0.64 with all, 0.71 without.
+"""
 
 _BATCH = 1024
 _SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
@@ -49,12 +58,13 @@ def measured(windows: Windows) -> np.ndarray:
     if len(windows.shape) > 2 or windows.length < _SHORTEST:
         return np.zeros((len(windows), 2))
     parts = []
+    least = np.array([windows.rate / windows.length, _STILL])
     for batch in windows.batches(_BATCH):
         signal = np.abs(batch) if windows.is_complex else batch
-        rhythm = dominant_frequency(power_spectrum(signal), windows.rate, windows.length)
-        slowest = windows.rate / windows.length
-        logs = np.log(np.maximum(rhythm, slowest)), np.log(np.maximum(energy(signal), _STILL))
-        parts.append(np.stack(logs, axis=1))
+        both = np.empty((len(signal), 2))
+        both[:, 0] = dominant_frequency(power_spectrum(signal), windows.rate, windows.length)
+        both[:, 1] = energy(signal)
+        parts.append(np.log(np.maximum(both, least)))
     return np.concatenate(parts)
 
 
@@ -71,11 +81,14 @@ class Past:
         self._sorted: list[float] = []
         self._order: deque[float] = deque()
 
-    def rank(self, value: float) -> float:
-        """The middle of its place among the earlier ones, from 0 to 1; then it joins them."""
+    def rank(self, value: float, middling: float = 0.0) -> float:
+        """The middle of its place among the earlier ones, from 0 to 1; then it joins them.
+
+        It is ranked as if there were so many `middling` ones more, half of them below it.
+        """
         below = bisect_left(self._sorted, value)
         same = bisect_right(self._sorted, value) - below
-        place = (below + same / 2 + 0.5) / (len(self._sorted) + 1)
+        place = (below + (same + 1 + middling) / 2) / (len(self._sorted) + 1 + middling)
         insort(self._sorted, value)
         self._order.append(value)
         if len(self._order) > self._memory:
@@ -107,11 +120,17 @@ class Movement:
         if past == NONE:
             return cls(values, None, read)
         owner, ranks = whose(windows, past), np.empty_like(values)
+        # One window more that lies in the middle: as many as hold its samples where they overlap.
+        since = np.maximum(elapsed(windows.recording, windows.start), 1)
+        middling = np.maximum(windows.length / since, 1).tolist()
         pasts: dict[Hashable, tuple[Past, Past]] = {}
         for place in np.lexsort([windows.start, windows.recording, owner]).tolist():
             key = (int(owner[place]), int(read[place]))
             rhythm, intensity = pasts.setdefault(key, (Past(memory), Past(memory)))
-            ranks[place] = rhythm.rank(values[place, 0]), intensity.rank(values[place, 1])
+            ranks[place] = (
+                rhythm.rank(values[place, 0], middling[place]),
+                intensity.rank(values[place, 1], middling[place]),
+            )
         return cls(values, ranks, read)
 
     def select(self, chosen: np.ndarray) -> Movement:
@@ -195,16 +214,40 @@ class Encoder:
         return (read * self.rhythm + levels[:, 0]) * self.intensity + levels[:, 1]
 
 
+def usual(movement: Movement) -> np.ndarray:
+    """Which windows are not extreme for their class: a mask.
+
+    A few windows have a rhythm far from all others, a harmonic mostly. In the level at the end they
+    would be given out to whoever is at the end of their own past, and that hides what they do.
+
+    >>> values = np.stack([np.arange(40.0), np.zeros(40)], axis=1)
+    >>> usual(Movement(values, None, np.zeros(40, int))).nonzero()[0][[0, -1]].tolist()
+    [2, 37]
+    """
+    chosen = np.ones(len(movement.read), bool)
+    for one in np.unique(movement.read):
+        mine = movement.read == one
+        ordered = np.sort(movement.values[mine], axis=0)
+        cut = int(EXTREME * len(ordered))
+        low, high = ordered[cut], ordered[-1 - cut]
+        chosen[mine] = ((movement.values[mine] >= low) & (movement.values[mine] <= high)).all(1)
+    return chosen
+
+
 def afforded(rhythm: int, intensity: int, windows: int) -> tuple[int, int]:
     """At most so many levels of each, and no more than a class of so many windows can fill.
 
     A code of one donor would give that one away, whatever makes windows of it.
 
-    >>> afforded(21, 3, 13381), afforded(21, 3, 100), afforded(21, 3, 25), afforded(21, 3, 5)
-    ((21, 3), (3, 3), (1, 2), (1, 1))
+    >>> afforded(9, 5, 13381), afforded(9, 5, 100), afforded(9, 5, 25), afforded(9, 5, 5)
+    ((9, 5), (3, 3), (2, 1), (1, 1))
     """
-    rhythm = max(1, min(rhythm, windows // (DONORS * intensity)))
-    return rhythm, max(1, min(intensity, windows // (DONORS * rhythm)))
+    while rhythm * intensity > max(1, windows // DONORS):
+        if rhythm > intensity:
+            rhythm -= 1
+        else:
+            intensity -= 1
+    return rhythm, intensity
 
 
 def _cuts(values: np.ndarray, labels: np.ndarray, classes: int, number: int) -> np.ndarray:

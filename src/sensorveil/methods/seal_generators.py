@@ -3,7 +3,7 @@
 A generator learns from donors' windows, each given out for one code. When it makes windows it is
 handed codes and a source of noise, so whatever it does, nobody learns more about the wearer from
 what it makes than from the codes. A further one needs the four functions of `Generator` and a line
-in `GENERATORS`.
+in `GENERATORS`; `Diffusion` has a file of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from sensorveil.data.windows import Windows
+from sensorveil.methods.seal_diffusion import Diffusion
 
-POOL, GAUSSIAN = "pool", "gaussian"
+POOL, GAUSSIAN, DIFFUSION = "pool", "gaussian", "diffusion"
 
 _SAMPLE = 2000  # windows that are enough to find the directions
 
@@ -147,8 +148,12 @@ def _root(along: np.ndarray, usual: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-GENERATORS: dict[str, Callable[[], Generator]] = {POOL: Pool, GAUSSIAN: Gaussian}
-"""All generators by name."""
+GENERATORS: dict[str, Callable[[int, str, int], Generator]] = {
+    POOL: lambda seed, device, steps: Pool(),
+    GAUSSIAN: lambda seed, device, steps: Gaussian(),
+    DIFFUSION: Diffusion,
+}
+"""All generators by name, made from a seed, a device and how many steps to train them for."""
 
 
 def adjoining(recording: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.counting import counted_advantage, half_folds, people_folds
 from sensorveil.measures.signals import within_correlation
-from sensorveil.methods.seal_code import Encoder, Movement
+from sensorveil.methods.seal_code import Encoder, Movement, usual
 from sensorveil.progress import track
 
 _DONORS = 0.75  # the part of the people who are donors while the others are obfuscated
@@ -54,12 +54,14 @@ def tried(
     """All codes of 1, 3, 5, ... levels up to `most`, smaller ones first."""
     people = generator.permutation(np.unique(windows.subject))
     donor = np.isin(windows.subject, people[: max(1, round(_DONORS * len(people)))])
+    common = usual(movement)
+    pool, others = np.flatnonzero(donor & common), np.flatnonzero(~donor)
     sizes = sorted(
         product(range(1, most[0] + 1, 2), range(1, most[1] + 1, 2)), key=lambda s: (s[0] * s[1], s)
     )
     found = []
     for rhythm, intensity in track(sizes, "codes"):
-        encoder = Encoder(rhythm, intensity).fit(movement, classes)
+        encoder = Encoder(rhythm, intensity).fit(movement.select(common), classes)
         codes = encoder.encode(movement)
         advantages = {
             name: counted_advantage(
@@ -67,7 +69,7 @@ def tried(
             )
             for name in hide
         }
-        kept = _kept(encoder, movement, codes, donor, windows.recording, generator)
+        kept = _kept(encoder, movement, codes, pool, others, windows.recording, generator)
         found.append(Candidate(rhythm, intensity, advantages, *kept))
     return found
 
@@ -106,12 +108,12 @@ def _kept(
     encoder: Encoder,
     movement: Movement,
     codes: np.ndarray,
-    donor: np.ndarray,
+    pool: np.ndarray,
+    others: np.ndarray,
     recording: np.ndarray,
     generator: np.random.Generator,
 ) -> tuple[float, float]:
     """Correlations of frequency and of energy, with donors drawn as the pool draws them."""
-    pool, others = np.flatnonzero(donor), np.flatnonzero(~donor)
     given = encoder.donated(movement)[pool]
     pool = pool[np.argsort(given, kind="stable")]
     numbers = np.bincount(given, minlength=encoder.count)

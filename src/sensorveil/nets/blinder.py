@@ -8,8 +8,9 @@ differentiated through steps of training (`nets/meta.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ Weights = Mapping[str, torch.Tensor]
 """The weights of a `BlinderNets` by name, as in its state."""
 
 KERNEL, STRIDE = 5, 2
+_REACH = 10.0  # Adam moves a weight by its rate, and logarithms have far to go
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class BlinderDesign:
     encoder's hidden layers, and the decoder has them backwards. With `filters` the first two of
     them are convolutions with that many filters, and the decoder's last two layers are transposed
     convolutions, as in the paper on MotionSense. `discriminator` are the layers of each
-    discriminator.
+    discriminator. With `texture` the networks learn what the decoder leaves out, too.
     """
 
     channels: int
@@ -45,6 +47,7 @@ class BlinderDesign:
     filters: tuple[int, ...] = ()
     latent: int = 25
     discriminator: tuple[int, ...] = (128, 128)
+    texture: bool = False
 
 
 class Batch(NamedTuple):
@@ -56,16 +59,23 @@ class Batch(NamedTuple):
     noise: torch.Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LossWeights:
     """Equation (4): alpha weighs the reconstruction, beta the divergence, gamma the discriminators.
 
     The scale of the terms is that of the authors' code, as in ObscureNet (`nets/factorised.py`).
+    `errors` (kept classes,) weigh the reconstruction class by class, which is a decoder whose
+    P(X|Z,Y,Y-bar) has a variance for each kept class; without them all count alike.
     """
 
     alpha: float = 0.9
-    beta: float = 2.0
+    beta: float | torch.Tensor = 2.0
     gamma: float = 0.2
+    errors: torch.Tensor | None = None
+
+    def warmed(self, warmth: float | torch.Tensor) -> LossWeights:
+        """The same with that much of beta: while codes are young, a divergence silences them."""
+        return replace(self, beta=warmth * self.beta)
 
 
 class BlinderNets(nn.Module):
@@ -86,9 +96,14 @@ class BlinderNets(nn.Module):
             self.encoder, self.decoder = _convolutional(design, seen)
         else:
             self.encoder, self.decoder = _dense(design, seen)
+        for part in (self.encoder, self.decoder):
+            _draw_for_relu(part)
         self.discriminators = nn.ModuleList(
             _layers((design.latent, *design.discriminator, classes)) for classes in design.hidden
         )
+        if design.texture:
+            shape = (design.kept, design.channels, design.length // 2 + 1)
+            self.texture = nn.Parameter(torch.zeros(shape))
 
     def encode(self, windows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and log-variance of the code: (n, latent) each."""
@@ -99,6 +114,12 @@ class BlinderNets(nn.Module):
         """Windows out of codes, the hidden classes and the kept class (Z, Y and Y-bar)."""
         made: torch.Tensor = self.decoder(torch.cat([z, hidden, kept], dim=-1))
         return made
+
+    def textured(self, made: torch.Tensor, kept: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """Windows with normal noise, white as given, of the power that the decoder leaves out."""
+        power = log_power(self.texture, kept)
+        colour = torch.fft.rfft(noise, norm="ortho") * (power / 2).exp()
+        return made + torch.fft.irfft(colour, n=made.shape[-1], norm="ortho")
 
 
 def _layers(sizes: tuple[int, ...]) -> nn.Sequential:
@@ -144,6 +165,24 @@ def _convolutional(design: BlinderDesign, seen: int) -> tuple[nn.Sequential, nn.
     return encoder, decoder
 
 
+@torch.no_grad()
+def _draw_for_relu(part: nn.Sequential) -> None:
+    """Draws weights with which signals stay as large from layer to layer (He and others 2015).
+
+    Torch's own make them six times smaller in variance with each layer. After ten layers hardly
+    anything of a window is left, and the divergence silences the code before it is heard.
+    """
+    layers = [
+        layer for layer in part if isinstance(layer, nn.Linear | nn.Conv1d | nn.ConvTranspose1d)
+    ]
+    for layer in layers:
+        inputs = layer.weight[0].numel()
+        if isinstance(layer, nn.ConvTranspose1d):
+            inputs = len(layer.weight) * KERNEL // STRIDE  # each sample hears every other tap
+        gain = 1 if layer is layers[-1] else 2
+        layer.weight.normal_(std=math.sqrt(gain / inputs))
+
+
 def _rest(before: int, after: int) -> int:
     """What a transposed convolution must add at the end to arrive at that length."""
     return after - (STRIDE * (before - 1) + 1)
@@ -170,14 +209,36 @@ def encoded(
     return mu, logvar
 
 
-def coder_terms(
-    nets: BlinderNets, weights: Weights, batch: Batch
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The code Z of equation (1), the squared error and the divergence of equation (2)."""
+class Terms(NamedTuple):
+    """The code Z of equation (1), each window's squared error, the divergence of equation (2)."""
+
+    z: torch.Tensor
+    errors: torch.Tensor
+    kl: torch.Tensor
+    texture: torch.Tensor
+    """How badly the texture foretells what the decoder leaves out; nothing if there is none."""
+
+
+def coder_terms(nets: BlinderNets, weights: Weights, batch: Batch) -> Terms:
+    """What the coder with these weights makes of a batch."""
     mu, logvar = encoded(nets, weights, batch.windows)
     z = sampled(mu, logvar, batch.noise)
-    made = decoded(nets, weights, z, batch)
-    return z, (made - batch.windows).square().mean(), divergence(mu, logvar)
+    gaps = decoded(nets, weights, z, batch) - batch.windows
+    misfit = gaps.new_zeros(())
+    if nets.design.texture:
+        misfit = whittle(log_power(weights["texture"], batch.kept), gaps.detach())
+    return Terms(z, gaps.square().mean((-2, -1)), divergence(mu, logvar), misfit)
+
+
+def log_power(texture: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the power that a texture has at each frequency, by kept classes one-hot."""
+    return _REACH * torch.einsum("nk,kcf->ncf", kept, texture)
+
+
+def whittle(log_power: torch.Tensor, gaps: torch.Tensor) -> torch.Tensor:
+    """Whittle's likelihood of signals as noise of that power, as a loss: lowest at their own."""
+    power = torch.fft.rfft(gaps, norm="ortho").abs().square()
+    return (log_power + power * (-log_power).exp()).mean()
 
 
 def decoded(nets: BlinderNets, weights: Weights, z: torch.Tensor, told: Batch) -> torch.Tensor:
@@ -202,24 +263,28 @@ def surprise(
 def coder_loss(
     nets: BlinderNets, coder: Weights, readers: Weights, batch: Batch, scale: LossWeights
 ) -> torch.Tensor:
-    """Equation (4), which the encoder and decoder minimise against these discriminators."""
-    z, error, kl = coder_terms(nets, coder, batch)
-    return _weighted(error, kl, surprise(nets, readers, z, batch.hidden), scale)
+    """Equation (4), which the encoder and decoder minimise against these discriminators.
+
+    Whoever adapts to somebody's own windows descends on this: a texture is everybody's alike.
+    """
+    terms = coder_terms(nets, coder, batch)
+    return _weighted(terms, surprise(nets, readers, terms.z, batch.hidden), batch, scale)
 
 
 def both_losses(
     nets: BlinderNets, coder: Weights, readers: Weights, batch: Batch, scale: LossWeights
 ) -> torch.Tensor:
     """Equation (4) for the coder plus equation (3) for the discriminators, each with the other
-    held fixed: the gradient of this sum is the descent of both.
+    held fixed: the gradient of this sum is the descent of both, and of a texture.
     """
-    z, error, kl = coder_terms(nets, coder, batch)
+    terms = coder_terms(nets, coder, batch)
     fixed = {name: weight.detach() for name, weight in readers.items()}
-    against = _weighted(error, kl, surprise(nets, fixed, z, batch.hidden), scale)
-    return against + surprise(nets, readers, z.detach(), batch.hidden)
+    against = _weighted(terms, surprise(nets, fixed, terms.z, batch.hidden), batch, scale)
+    return against + surprise(nets, readers, terms.z.detach(), batch.hidden) + terms.texture
 
 
-def _weighted(
-    error: torch.Tensor, kl: torch.Tensor, read: torch.Tensor, scale: LossWeights
-) -> torch.Tensor:
-    return (scale.alpha * ERROR_WEIGHT * error + scale.beta * kl) / SCALE - scale.gamma * read
+def _weighted(terms: Terms, read: torch.Tensor, batch: Batch, scale: LossWeights) -> torch.Tensor:
+    shares = 1.0 if scale.errors is None else batch.kept @ scale.errors
+    error = (terms.errors * shares).mean()
+    coding = (scale.alpha * ERROR_WEIGHT * error + scale.beta * terms.kl) / SCALE
+    return coding - scale.gamma * read

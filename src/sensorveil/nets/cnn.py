@@ -112,7 +112,20 @@ def folded(net: nn.Module) -> nn.Module:
             layers[-1] = fuse_conv_bn_eval(before, layer)
         elif not isinstance(layer, nn.Dropout):
             layers.append(layer)
-    return nn.Sequential(*layers).eval()
+    return _Chain(layers).eval()
+
+
+class _Chain(nn.Sequential):
+    """Layers that are called as plain functions: nobody hooks into them, and that takes time."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__(*layers)
+        self._calls = [layer.forward for layer in layers]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for call in self._calls:
+            x = call(x)
+        return x
 
 
 def _flat(net: nn.Module) -> Iterator[nn.Module]:

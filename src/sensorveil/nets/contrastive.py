@@ -69,6 +69,32 @@ def info_nce(features: torch.Tensor, codes: torch.Tensor, temperature: float) ->
     return surprise.sum() / pairs.sum().clamp(min=1)
 
 
+class ClassPoints(nn.Module):
+    """A point of length 1 for each class, where the features of its windows shall lie.
+
+    With these for the samples of equation (6), every window is compared with all classes at every
+    step, whatever the batch holds: z_U+ is the point of its class, z_U- are those of the others.
+    """
+
+    def __init__(self, classes: int, features: int) -> None:
+        super().__init__()
+        self.points = nn.Parameter(torch.randn(classes, features))
+
+    def forward(
+        self, features: torch.Tensor, codes: torch.Tensor, temperature: float
+    ) -> torch.Tensor:
+        """Equation (6), mean over windows (n, size) of length 1 and of the classes `codes` (n,).
+
+        >>> net = ClassPoints(classes=2, features=2)
+        >>> _ = net.points.data.copy_(torch.tensor([[3.0, 0.0], [-1.0, 0.0]]))
+        >>> features = torch.tensor([[1.0, 0.0]])
+        >>> round(float(net(features, torch.tensor([0]), 1.0).detach()), 4)  # log(1 + e^-2)
+        0.1269
+        """
+        likeness = features @ nn.functional.normalize(self.points).T
+        return nn.functional.cross_entropy(likeness / temperature, codes)
+
+
 def train_encoder(
     net: nn.Module,
     gather: Gather,
@@ -77,12 +103,19 @@ def train_encoder(
     course: Course,
     seed: int,
     *,
+    points: ClassPoints | None = None,
     stage: str = "encoder",
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
-    """Equation (6) on batches of windows and their classes (n,); no hidden attribute is asked."""
+    """Equation (6) on batches of windows and their classes (n,); no hidden attribute is asked.
+
+    Windows are compared with each other or, where there are `points`, with these, which learn too.
+    """
+    compared = points or info_nce
 
     def loss(index: torch.Tensor) -> torch.Tensor:
-        return info_nce(net(gather(index)).float(), codes[index], temperature)
+        found: torch.Tensor = compared(net(gather(index)).float(), codes[index], temperature)
+        return found
 
-    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)
+    both = nn.ModuleList([net] if points is None else [net, points])
+    return train_one(stage, both, loss, len(codes), course, seed, codes.device, checkpoint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,17 @@ class Course:
     weight_decay: float = 1e-4
     clip: float = 1.0
     """The largest norm that a gradient may have; the authors of PrivDiffuser cut at 1."""
+
+    def within(self, limit: int, count: int) -> Course:
+        """The same, but so few epochs of `count` windows that there are at most `limit` steps.
+
+        One epoch is the least; a limit of 0 is none.
+
+        >>> Course(epochs=100, batch=64, rate=1e-3).within(limit=50, count=640).epochs
+        5
+        """
+        steps = max(1, count // min(self.batch, count))
+        return replace(self, epochs=max(1, min(self.epochs, limit // steps))) if limit else self
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from torch import nn
 
 from sensorveil.nets.averaging import Averaged
 from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.graphs import as_function
 from sensorveil.nets.levels import Denoiser, Levels, drawn_noise
 
 
@@ -101,10 +102,11 @@ def train_denoiser(
     *,
     dropped: float,
     decay: float,
+    compiled: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[nn.Module, list[float]]:
     """Equation (6) with conditions (n, size) of which some are dropped; the averaged network."""
-    averaged = Averaged(net, decay)
+    averaged, predict = Averaged(net, decay), as_function(net, compiled)
 
     def loss(index: torch.Tensor) -> torch.Tensor:
         x = gather(index)
@@ -114,7 +116,7 @@ def train_denoiser(
             torch.randn_like(x),
             torch.rand(len(x), device=x.device) >= dropped,
         )
-        return denoising_losses(net, x, conditions[index], levels, draws).mean()
+        return denoising_losses(predict, x, conditions[index], levels, draws).mean()
 
     player = Player(net, loss, after=lambda: averaged.update(net))
     (losses,) = train_players(

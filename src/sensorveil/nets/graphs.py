@@ -46,6 +46,15 @@ def graphed(
     return replay
 
 
+def as_function(net: nn.Module, compiled: bool) -> Callable[..., torch.Tensor]:
+    """The network as it is called; `compiled` fuses its small steps, for one shape of its inputs.
+
+    It keeps the weights of the network, and is recorded like any other. Compiling takes a minute
+    for a large network, and needs a C compiler.
+    """
+    return torch.compile(net, dynamic=False) if compiled else net
+
+
 def recorded(
     work: Callable[[Inputs], torch.Tensor], example: Inputs
 ) -> Callable[[Inputs], torch.Tensor]:

@@ -1,8 +1,9 @@
 """Learning to adapt: gradients through steps of training (MAML), for Blinder's two players.
 
-Algorithm 1 of Blinder (Yang and Ardakanian 2022), the client's part. The weights of all networks
-are one vector, the encoder's and decoder's first, the discriminators' after them: so what a client
-sends is one array, and a step, a norm or a mean is one operation. All functions are pure.
+Algorithm 1 of Blinder (Yang and Ardakanian 2022), the client's part. What a client sends is one
+vector of all networks' weights, the encoder's and decoder's first, the discriminators' after them;
+inside, weights go by their names, so that no gradient has to be put together on the way. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ class Task(NamedTuple):
 
     `other` (n, classes) are the hidden classes of the support's shadow samples, and `noise` the
     three draws they need: for the codes they are made from, and for the codes of the support and
-    of the shadows that the discriminators see.
+    of the shadows that the discriminators see. `warmth` is how much of beta counts.
     """
 
     support: Batch
     other: torch.Tensor
     noise: torch.Tensor
     query: Batch
+    warmth: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,7 @@ class Layout:
 
     def vector(self, nets: BlinderNets) -> torch.Tensor:
         """All weights as one vector, a copy."""
-        state = nets.state_dict()
-        return torch.cat([state[name].flatten() for name in (*self._coder, *self._readers)])
+        return self.joined(nets.state_dict(), {})
 
     def players(self, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The coder's part and the discriminators' part of the vector."""
@@ -95,8 +96,18 @@ class Layout:
 
     def named(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
         """All weights by name."""
+        coder, readers = self.by_player(vector)
+        return {**coder, **readers}
+
+    def by_player(self, vector: torch.Tensor) -> tuple[Weights, Weights]:
+        """The coder's and the discriminators' weights by name, as views of the vector."""
         coder, readers = self.players(vector)
-        return {**self.coder(coder), **self.readers(readers)}
+        return self.coder(coder), self.readers(readers)
+
+    def joined(self, coder: Weights, readers: Weights) -> torch.Tensor:
+        """One vector of both players' weights."""
+        both = {**coder, **readers}
+        return torch.cat([both[name].flatten() for name in (*self._coder, *self._readers)])
 
 
 def _numbers(shapes: Mapping[str, torch.Size]) -> int:
@@ -138,46 +149,54 @@ def _codes(
 
 def adapted(
     nets: BlinderNets,
-    layout: Layout,
-    vector: torch.Tensor,
+    coder: Weights,
+    readers: Weights,
     task: Task,
     how: Adapting,
     scale: LossWeights,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Weights, Weights]:
     """Both players after the local steps on the support set: lines 14 to 20 of algorithm 1.
 
     Each sees the other as fixed, now and when the result is differentiated. As in section 5.1 the
     discriminators go first, and the coder steps against them as they are then.
     """
-    coder, readers = layout.players(vector)
+
+    def reading(readers: Weights, z: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        return surprise(nets, readers, z, hidden)
+
+    def against(coder: Weights, readers: Weights) -> torch.Tensor:
+        return coder_loss(nets, coder, readers, task.support, scale.warmed(task.warmth))
+
     for _ in range(how.steps):
-        z, hidden = _codes(nets, layout.coder(coder.detach()), task, how.shadows)
+        z, hidden = _codes(nets, _fixed(coder), task, how.shadows)
         for _ in range(how.reader_steps):
-            readers = readers - how.rate * grad(_reading)(readers, nets, layout, z, hidden)
-        fixed = layout.readers(readers.detach())
-        descent = grad(_against)(coder, nets, layout, fixed, task.support, scale)
-        coder = coder - how.rate * descent
+            readers = _stepped(readers, grad(reading)(readers, z, hidden), how.rate)
+        coder = _stepped(coder, grad(against)(coder, _fixed(readers)), how.rate)
     return coder, readers
 
 
-def _reading(
-    readers: torch.Tensor, nets: BlinderNets, layout: Layout, z: torch.Tensor, hidden: torch.Tensor
-) -> torch.Tensor:
-    return surprise(nets, layout.readers(readers), z, hidden)
+def _fixed(weights: Weights) -> Weights:
+    return {name: weight.detach() for name, weight in weights.items()}
 
 
-def _against(
-    coder: torch.Tensor,
-    nets: BlinderNets,
-    layout: Layout,
-    readers: Weights,
-    batch: Batch,
-    scale: LossWeights,
-) -> torch.Tensor:
-    return coder_loss(nets, layout.coder(coder), readers, batch, scale)
+def _stepped(weights: Weights, slopes: Weights, rate: float) -> Weights:
+    return {name: torch.add(own, slopes[name], alpha=-rate) for name, own in weights.items()}
 
 
 def meta_loss(
+    coder: Weights,
+    readers: Weights,
+    task: Task,
+    nets: BlinderNets,
+    how: Adapting,
+    scale: LossWeights,
+) -> torch.Tensor:
+    """Equations (4) and (3) on the query set, after adapting to the support set: line 21."""
+    players = adapted(nets, coder, readers, task, how, scale)
+    return both_losses(nets, *players, task.query, scale.warmed(task.warmth))
+
+
+def meta_gradient(
     vector: torch.Tensor,
     task: Task,
     nets: BlinderNets,
@@ -185,16 +204,12 @@ def meta_loss(
     how: Adapting,
     scale: LossWeights,
 ) -> torch.Tensor:
-    """Equations (4) and (3) on the query set, after adapting to the support set: line 21."""
-    coder, readers = adapted(nets, layout, vector, task, how, scale)
-    return both_losses(nets, layout.coder(coder), layout.readers(readers), task.query, scale)
+    """Lines 22 and 23: the gradient with respect to the weights before adapting, of second order.
 
-
-meta_gradient = grad(meta_loss)
-"""Lines 22 and 23: the gradient with respect to the weights before adapting, of second order.
-
-Without a local step it is the plain gradient of equations (4) and (3), as in central training.
-"""
+    Without a local step it is the plain gradient of equations (4) and (3), as in central training.
+    """
+    slopes = grad(meta_loss, argnums=(0, 1))(*layout.by_player(vector), task, nets, how, scale)
+    return layout.joined(*slopes)
 
 
 class Moments(NamedTuple):
@@ -210,7 +225,11 @@ class Moments(NamedTuple):
 
 
 def adam_step(
-    vector: torch.Tensor, gradient: torch.Tensor, moments: Moments, step: int, rate: float
+    vector: torch.Tensor,
+    gradient: torch.Tensor,
+    moments: Moments,
+    step: int,
+    rate: float | torch.Tensor,
 ) -> tuple[torch.Tensor, Moments]:
     """Adam (Kingma and Ba 2015) with its usual constants; `step` counts from 1.
 

@@ -78,6 +78,15 @@ def one_cycle(part: float) -> float:
     return (1 + math.cos(math.pi * (part - 0.3) / 0.7)) / 2
 
 
+def warmth(part: float, over: float) -> float:
+    """How much of a penalty counts when so much of the training is done: all of it after `over`.
+
+    >>> [warmth(part, over=0.4) for part in (0.0, 0.2, 0.4, 1.0)], warmth(0.0, over=0.0)
+    ([0.0, 0.5, 1.0, 1.0], 1.0)
+    """
+    return min(1.0, part / over) if over else 1.0
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """The learning rate of the next step, where it is a tensor too."""
     for group in optimizer.param_groups:
@@ -88,13 +97,18 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 @torch.no_grad()
-def log_probabilities(net: nn.Module, gather: Gather, count: int, batch: int) -> torch.Tensor:
-    """Log-probabilities of all windows in order: (count, classes), on the CPU."""
+def log_probabilities_of(net: nn.Module, signal: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (n, classes) of windows that lie on the network's device, on the CPU."""
     if net.training:  # asking is cheaper than telling every layer, and a stream asks often
         net.eval()
+    return net(signal).float().log_softmax(1).cpu()
+
+
+def log_probabilities(net: nn.Module, gather: Gather, count: int, batch: int) -> torch.Tensor:
+    """Log-probabilities of all windows in order: (count, classes), on the CPU."""
     device = next(net.parameters()).device
     parts = []
     for first in range(0, count, batch):
         index = torch.arange(first, min(first + batch, count), device=device)
-        parts.append(net(gather(index)).float().log_softmax(1).cpu())
+        parts.append(log_probabilities_of(net, gather(index)))
     return torch.cat(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sensorveil.recipes import cloak_parts as cloak
 from sensorveil.recipes import diffusion_parts as diffusion
 from sensorveil.recipes import obscurenet_parts as obscurenet
 from sensorveil.recipes.plan import Done, Plan
@@ -18,6 +19,9 @@ _WORK = {
     "information": diffusion.information,
     "cost": diffusion.cost,
     "growth": diffusion.growth,
+    "over_training": cloak.over_training,
+    "overhead": cloak.costs,
+    "tuned": cloak.tuned,
 }
 _VARIANTS = ("samplers", "avoided")
 

@@ -32,6 +32,9 @@ class Plan:
     those that a method does not have are left out for it. Where trained `runs` are given, rows of
     their method are read off them, and nothing of it is trained. With `windows` only so many of
     the test windows are obfuscated, a random part of them.
+
+    What is trained for one part of the recipe stays here for the others: the fixed `models` by
+    kind, seed and attribute, and the methods by what tells them apart.
     """
 
     split: Split
@@ -42,6 +45,8 @@ class Plan:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[Obfuscator, ...] = ()
     windows: int | None = None
+    models: dict[tuple[str, int, str], InferenceModel] = field(default_factory=dict, init=False)
+    trained: dict[str, list[Obfuscator]] = field(default_factory=dict, init=False)
 
     def made(self, recipe: Recipe, name: str, seed: int, given: Mapping[str, Any]) -> Obfuscator:
         """An untrained method with the recipe's settings as far as it has them."""
@@ -77,12 +82,11 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
     """
     kinds = {"read": plan.inference, "read_dense": DENSE}
     wanted = [(k, seed, name) for k in kinds for seed in plan.seeds for name in recipe.attributes]
-    return {
-        (kind, seed, name): InferenceModel(kinds[kind], seed, plan.device).fit(
-            plan.split.train, name
-        )
-        for kind, seed, name in track(wanted, "fixed models")
-    }
+    missing = [one for one in wanted if one not in plan.models]
+    for kind, seed, name in track(missing, "fixed models"):
+        model = InferenceModel(kinds[kind], seed, plan.device)
+        plan.models[kind, seed, name] = model.fit(plan.split.train, name)
+    return {one: plan.models[one] for one in wanted}
 
 
 def read_by(

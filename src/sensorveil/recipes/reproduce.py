@@ -8,8 +8,11 @@ from typing import Any
 
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.federated.in_process import federate
+from sensorveil.federated.plan import Plan as Federation
 from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.obscurenet import ObscureNetPipeline
@@ -28,11 +31,14 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
     known = {
         name for row in recipe.rows for name in method(row.method).Settings.__dataclass_fields__
     }
+    if any(row.federation for row in recipe.rows):
+        known |= set(Federation.__dataclass_fields__)
     for name in overrides:
         if name not in known:
             raise refuse_unknown(f"setting of {recipe.name}", name, sorted(known))
     for row in recipe.rows:
         made(recipe, row.method, preset, 0, "cpu", {**row.settings, **row.altered, **overrides})
+        federation(row, overrides, seed=0)
     fixed = {"alpha", "beta", "modifier"} & set(overrides)
     if "grid" in parts and fixed:
         raise Refusal(f"the grid sets '{min(fixed)}' itself")
@@ -58,6 +64,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
             "modifier": row.modifier,
             "settings": veils[0].about(),
             "strength": dict(row.strength),
+            "federation": veils[0].metrics_.get("federation", {}).get("plan", {}),
             "paper": dict(row.paper),
             **read_by(recipe, plan, models, hidden),
         }
@@ -82,14 +89,17 @@ LEAK_NETWORK = InferenceSettings(width=64, epochs=50, batch=512, rate=2e-3)
 def trained_rows(recipe: Recipe, plan: Plan) -> Iterator[tuple[Row, list[Obfuscator]]]:
     """Each row with one trained method a seed; rows of one method share their training."""
     readers: SharedReaders = {}
-    trained: dict[str, list[Obfuscator]] = {}
+    trained = plan.trained
     for row in track(recipe.rows, "rows"):
-        key = f"{row.method} {sorted(row.settings.items())}"
+        key = f"{row.method} {sorted(row.settings.items())} {sorted(row.federation.items())}"
         if key not in trained:
             given = {**row.settings, "read_hidden": True}
             runs = [run for run in plan.runs if run.name == row.method]
             blank = [plan.made(recipe, row.method, seed, given) for seed in plan.seeds]
-            trained[key] = runs or fitted(blank, recipe, plan, readers)
+            if row.federation:
+                trained[key] = runs or federated(blank, row, recipe, plan)
+            else:
+                trained[key] = runs or fitted(blank, recipe, plan, readers)
         yield row, [_varied(veil, row, plan) for veil in trained[key]]
 
 
@@ -103,6 +113,24 @@ def fitted(
         fit_together(grouped, windows, recipe.keep, recipe.hide, readers)
         return veils
     return [veil.fit(windows, recipe.keep, recipe.hide) for veil in track(veils, "seeds")]
+
+
+def federated(veils: list[Obfuscator], row: Row, recipe: Recipe, plan: Plan) -> list[Obfuscator]:
+    """The same methods, trained over the people in the plan's windows, in this process."""
+    windows, trained = plan.split.train, list[Obfuscator]()
+    for veil in track(veils, "seeds"):
+        assert isinstance(veil, Blinder)
+        start = veil.prepare(windows, recipe.keep, recipe.hide)
+        trained.append(federate(start, windows, federation(row, plan.overrides, veil.seed)))
+    return trained
+
+
+def federation(row: Row, overrides: Mapping[str, Any], seed: int) -> Federation:
+    """The plan of a row's federation, with what is overridden of it."""
+    values = {"seed": seed, **row.federation, **overrides}
+    known = {k: v for k, v in values.items() if k in Federation.__dataclass_fields__}
+    made = Federation(**known)
+    return made.fedblinder() if row.federation.get("fedblinder") else made
 
 
 def _varied(veil: Obfuscator, row: Row, plan: Plan) -> Obfuscator:

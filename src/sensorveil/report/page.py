@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sensorveil.audit.results import Audit
 from sensorveil.files import written_file
-from sensorveil.report import details, sections
+from sensorveil.report import condition, details, sections
 from sensorveil.report.blocks import contents, document, section
 from sensorveil.report.markup import Html
 
@@ -20,6 +20,7 @@ SECTIONS: tuple[tuple[str, str, Content], ...] = (
     ("sessions", "When windows add up", details.sessions),
     ("classes", "Class by class", details.classes),
     ("identity", "Identity", details.identity),
+    ("condition", "What the output is made from", condition.told),
     ("information", "Information in bits", details.information),
     ("signals", "Before and after", details.before_and_after),
     ("splits", "Unseen people and the papers' split", details.splits),

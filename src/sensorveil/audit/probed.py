@@ -1,0 +1,25 @@
+"""What a run itself found out about what its output is made from."""
+
+from __future__ import annotations
+
+from sensorveil.audit.results import Told
+from sensorveil.methods.base import Obfuscator
+
+
+def probed(veil: Obfuscator) -> tuple[Told, ...]:
+    """What probes read of each attribute that is not kept, where the run has asked them.
+
+    They were asked in training, at the strengths that the settings name.
+
+    >>> from sensorveil.methods.conformance import example_windows
+    >>> from sensorveil.methods.none import NoObfuscation
+    >>> probed(NoObfuscation().fit(example_windows(), "activity", "gender"))
+    ()
+    """
+    found = veil.metrics_.get("probe", {})
+    return tuple(
+        Told(name, source, **read, people=found["people"], windows=found["windows"])
+        for source in ("z_U", "told")
+        for name, read in found.get(source, {}).items()
+        if name not in veil.policy_.keep
+    )

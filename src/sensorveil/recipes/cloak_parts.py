@@ -1,0 +1,88 @@
+"""What the paper of CLOAK measures beside its tables of accuracies: figure 5, table VI, MaSS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sensorveil.audit.folds import thinned
+from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.cloak_figures import information_over_training, overhead
+from sensorveil.progress import track
+from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by, scores_of
+from sensorveil.recipes.recipe import Recipe
+from sensorveil.recipes.reproduce import trained_rows
+
+
+def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Figure 5: bits that z_U tells of every attribute after each epoch of the encoder.
+
+    `windows` of the test part are asked, which the encoder is not trained on.
+    """
+    asked = recipe.parts["over_training"]
+    held = thinned(plan.split.test, asked["windows"], seed=0)
+    found: dict[str, Any] = {"windows": len(held), "seeds_bits": []}
+    for veil in track(_cloaks(recipe, plan), "seeds"):
+        bits = information_over_training(
+            veil, plan.split.train, held, quick=asked.get("quick", False)
+        )
+        found["seeds_bits"].append(bits)
+        done(found)
+    return found
+
+
+def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Table VI: parameters, size and time of each method, in a batch and window by window.
+
+    Speed and size do not depend on the weights, so that little training will do.
+    """
+    asked = recipe.parts["overhead"]
+    some = thinned(plan.split.train, asked["windows"], seed=0)
+    single = some.select([0]).compact()
+    found: dict[str, Any] = {"paper": dict(recipe.paper), "windows": len(some), "rows": []}
+    for preset in track(asked["presets"], "presets"):
+        brief = {"epochs": 1, "reader_epochs": 1, "coder_epochs": 1, **plan.overrides}
+        veil = Cloak(preset, plan.seeds[0], plan.device, **brief)
+        veil.fit(some, recipe.keep, recipe.hide)
+        one = median_seconds(lambda made=veil: made.obfuscate(single, seed=1), asked["repeats"])  # type: ignore[misc]
+        found["rows"].append({"preset": preset, **overhead(veil, some), "seconds_alone": one})
+        done(found)
+    return found
+
+
+def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Each row with the application as it is, and with one that was tuned to the output.
+
+    The paper gives MaSS an application that is trained for 100 epochs more, on obfuscated training
+    windows with true labels and at its own settings; here all rows have one.
+    """
+    epochs, test, models = recipe.parts["tuned"]["epochs"], plan.test, raw_models(recipe, plan)
+    found: dict[str, Any] = {"epochs": epochs, "windows": len(test), "rows": []}
+    for row, veils in trained_rows(recipe, plan):
+        hidden = [veil.obfuscate(test, row.strength, seed=veil.seed) for veil in veils]
+        learnt = [
+            veil.obfuscate(plan.split.train, row.strength, seed=veil.seed + 1_000) for veil in veils
+        ]
+        following = {name: list[np.ndarray]() for name in recipe.keep}
+        for name, read in following.items():
+            for seed, before, after in zip(plan.seeds, learnt, hidden, strict=True):
+                model = models["read", seed, name].tuned(before, name, epochs)
+                read.append(model.predict(after))
+        found["rows"].append(
+            {
+                "label": row.label,
+                "paper": dict(row.paper),
+                "tuned": {n: scores_of(test, n, recipe.keep[0], r) for n, r in following.items()},
+                **read_by(recipe, plan, models, hidden),
+            }
+        )
+        done(found)
+    return found
+
+
+def _cloaks(recipe: Recipe, plan: Plan) -> list[Cloak]:
+    *_, (_, veils) = trained_rows(recipe.only_last(), plan)
+    found = [veil for veil in veils if isinstance(veil, Cloak)]
+    assert found, f"the last row of {recipe.name} is not CLOAK"
+    return found

@@ -1,0 +1,47 @@
+"""What attackers are given of a method that looks back is what it gives out in use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensorveil.audit.attackers import Budget
+from sensorveil.audit.folds import Fold, condition_of_part, obfuscated, thin_places, thinned
+from sensorveil.data.catalog import load
+from sensorveil.data.splits import Split
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.noise import Noise
+from sensorveil.methods.seal import Seal
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return load("simulated", people=12, windows=30, recordings=1)
+
+
+@pytest.fixture(scope="module")
+def sealed(split: Split) -> Seal:
+    return Seal(width=4, epochs=1, rhythm=3, intensity=3).fit(split.train, "activity", "gender")
+
+
+def given(veil: Obfuscator, split: Split, count: int) -> np.ndarray:
+    return obfuscated(Fold(veil, split, veil), None, 5, Budget(windows=count)).train.signal
+
+
+def test_a_part_of_the_windows_is_obfuscated_among_all_of_them(split: Split, sealed: Seal) -> None:
+    chosen = thin_places(split.train, 40, 5)
+    whole = sealed.obfuscate(split.train, seed=10).signal
+    np.testing.assert_array_equal(given(sealed, split, 40), whole[chosen])
+    # Codes of these windows alone, each with a past of gaps, are other ones.
+    alone, among = sealed.encode(split.train.select(chosen)), sealed.encode(split.train)[chosen]
+    assert (alone != among).any()
+    condition = condition_of_part(sealed, split.train, chosen)
+    assert condition is not None
+    np.testing.assert_array_equal(condition.argmax(1), among)
+
+
+def test_others_are_given_the_part_alone(split: Split) -> None:
+    veil = Noise().fit(split.train, "activity", "gender")
+    wanted = veil.obfuscate(thinned(split.train, 40, 5), seed=10).signal
+    np.testing.assert_array_equal(given(veil, split, 40), wanted)
+    assert condition_of_part(veil, split.train, np.arange(3)) is None

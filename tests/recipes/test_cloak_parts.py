@@ -1,0 +1,65 @@
+"""Figure 5, table VI and tuned applications, on simulated people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sensorveil.data.catalog import load
+from sensorveil.measures.inference import InferenceSettings
+from sensorveil.methods.noise import Noise
+from sensorveil.recipes.parts import measure
+from sensorveil.recipes.plan import Plan
+from sensorveil.recipes.recipe import Recipe, Row, recipe
+
+SMALL = {"epochs": 2, "coder_epochs": 1, "reader_epochs": 2, "width": 16, "steps": 4}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    split = load("simulated", "recording", people=8, windows=8, recordings=2, gender=4.0)
+    small = InferenceSettings(width=8, epochs=8, batch=32, rate=4e-3)
+    return Plan(split, seeds=(0,), preset="fast", inference=small, overrides=SMALL)
+
+
+@pytest.fixture(scope="module")
+def gait() -> Recipe:
+    whole = recipe("cloak-motionsense-gender")
+    parts = {
+        "over_training": {"windows": 60, "quick": True},
+        "overhead": {"windows": 64, "presets": ["fast"], "repeats": 2},
+        "tuned": {"epochs": 10},
+    }
+    return replace(whole, data="simulated", unlisted=(), parts=parts, rows=whole.rows[-1:])
+
+
+def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> None:
+    found = measure("over_training", gait, plan, lambda so_far: None)
+    assert found["windows"] <= 60
+    (epochs,) = found["seeds_bits"]
+    assert len(epochs) == SMALL["reader_epochs"]
+    assert set(epochs[0]) == set(plan.split.test.attributes)
+
+
+def test_costs_of_each_preset(plan: Plan, gait: Recipe) -> None:
+    kept: list[int] = []
+    found = measure("overhead", gait, plan, lambda so_far: kept.append(len(so_far["rows"])))
+    (row,) = found["rows"]
+    assert kept == [1]
+    assert row["preset"] == "fast"
+    assert row["networks"]["total"]["megabytes"] < 10
+    # Alone, a window waits for every call; in a batch all of them share it.
+    assert row["seconds_alone"] > row["seconds_a_window"] > 0
+
+
+def test_a_tuned_application_reads_what_an_unchanged_one_does_not(
+    plan: Plan, gait: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a method that turns all windows upside down, until somebody learns from its output."""
+    monkeypatch.setattr(Noise, "_obfuscate", lambda self, windows, *rest: -3 * windows.signal)
+    row = Row("upside down", "nowhere", "noise")
+    found = measure("tuned", replace(gait, rows=(row,)), plan, lambda so_far: None)
+    (entry,) = found["rows"]
+    unchanged, tuned = (entry[kind]["activity"]["accuracy"] for kind in ("read", "tuned"))
+    assert tuned["value"] > unchanged["value"] + 0.1
