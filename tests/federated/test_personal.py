@@ -33,7 +33,7 @@ def test_a_strange_person_is_rebuilt_better_afterwards():
     mean = windows.signal.mean((0, 2), keepdims=True)
     louder = people_of(windows.replaced((windows.signal - mean) * 2 + mean))[3]
     few, others = louder.select(slice(0, 8)), louder.select(slice(8, None))
-    adapted = personalised(veil, few, steps=80, rate=3e-3)
+    adapted = personalised(veil, few)
     scale = windows.signal.std((0, 2), keepdims=True)
 
     def error(one):
@@ -42,7 +42,7 @@ def test_a_strange_person_is_rebuilt_better_afterwards():
 
     assert error(adapted) < 0.8 * error(veil)
     assert torch.equal(veil.weights(), before)
-    assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "rate": 3e-3}
+    assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "rate": 1e-4}
 
 
 def test_the_seed_decides(veil, windows):

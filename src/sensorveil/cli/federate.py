@@ -249,7 +249,7 @@ def personalise(
     option: given.Options = None,
     share: Annotated[float, typer.Option(help="Less than this share of the windows.")] = 0.05,
     steps: Annotated[int, typer.Option(help="Local steps.")] = 80,
-    rate: Annotated[float, typer.Option(help="Rate of the steps.")] = 0.01,
+    rate: Annotated[float, typer.Option(help="Rate of the steps.")] = 1e-4,
     seed: given.Seed = 0,
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
