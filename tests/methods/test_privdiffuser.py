@@ -272,3 +272,15 @@ def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
     assert start("whole").wait() == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("killed", "whole")]
     assert weights[0] == weights[1]
+
+
+def test_a_generator_of_velocities_is_kept_and_found_again(tmp_path: Path) -> None:
+    windows = example_windows()
+    veil = PrivDiffuser(**TINY, predicts="velocity").fit(windows, "activity", "gender")
+    save_run(veil, tmp_path / "run")
+    np.testing.assert_array_equal(
+        load_run(tmp_path / "run").obfuscate(windows, seed=1).signal,
+        veil.obfuscate(windows, seed=1).signal,
+    )
+    with pytest.raises(Refusal, match="predicts"):
+        PrivDiffuser(predicts="weather")

@@ -6,11 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from sensorveil.nets.courses import Course
 from sensorveil.nets.denoising import (
     Draws,
+    FromVelocity,
     denoising_loss,
     denoising_losses,
     drawn,
@@ -142,3 +144,46 @@ def test_the_denoiser_learns_and_is_averaged() -> None:
     assert losses[-1] < 0.8 * losses[0]
     pairs = zip(net.parameters(), averaged.parameters(), strict=True)
     assert any(not torch.equal(one, other) for one, other in pairs)
+
+
+class Constant(nn.Module):
+    """Says the same of all windows."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor(value))
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return self.value.expand_as(x)
+
+
+def test_an_error_of_the_velocity_is_no_larger_in_the_clean_window() -> None:
+    """x̂_0 = signal x - noise v at every level, by equation (19)."""
+    levels = Levels.linear()
+    x = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(0))
+    for t in (0, 500, 999):
+        epsilon = FromVelocity(Constant(0.7), levels)(x, torch.full((3,), t), torch.zeros(3, 1))
+        signal, noise = levels.at(t)
+        clean = levels.clean_of(x, epsilon, t)
+        torch.testing.assert_close(clean, signal * x - noise * 0.7, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("of_velocity", [False, True])
+def test_levels_of_much_noise_count_in_the_loss_of_the_velocity(of_velocity: bool) -> None:
+    """By hand, for clean windows of zeros and a network that says 0."""
+    levels = Levels.linear()
+    zeros = torch.zeros(2048, 1, 16)
+    _, (loss,) = train_denoiser(
+        FromVelocity(Constant(0.0), levels),
+        zeros.__getitem__,
+        torch.zeros(2048, 1),
+        levels,
+        Course(epochs=1, batch=64, rate=1e-9),
+        seed=0,
+        dropped=0.1,
+        decay=0.9,
+        of_velocity=of_velocity,
+    )
+    # x_t = noise_t epsilon, the noise said is noise_t x_t, so the error is signal_t^2 epsilon.
+    expected = (levels.signal ** (2 if of_velocity else 4)).mean()
+    assert loss == pytest.approx(float(expected), rel=0.1)

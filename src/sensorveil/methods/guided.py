@@ -26,7 +26,7 @@ from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
 from sensorveil.nets.courses import Course, Gather
-from sensorveil.nets.denoising import train_denoiser
+from sensorveil.nets.denoising import FromVelocity, train_denoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
 from sensorveil.nets.guidance import (
     Gradient,
@@ -146,6 +146,7 @@ class GuidedDiffusion(Obfuscator):
             seed,
             dropped=self.settings.dropped,
             decay=self.settings.average,
+            of_velocity=isinstance(net, FromVelocity),
             compiled=self.settings.compiled,
             checkpoint=self.checkpoint,
         )

@@ -13,6 +13,7 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.methods.guided import GuidedDiffusion, pieces
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
+from sensorveil.nets.denoising import FromVelocity
 from sensorveil.nets.features import FeatureNet
 from sensorveil.nets.privdiffusion import train_auxiliary, train_surrogate
 from sensorveil.nets.seeding import derived, seeded
@@ -136,7 +137,9 @@ class PrivDiffuser(GuidedDiffusion):
 
     def _blank_net(self, which: str) -> nn.Module:
         if which == "generator":
-            return UNet(self._real_shape(), self.settings.unet(self._flat()))
+            net = UNet(self._real_shape(), self.settings.unet(self._flat()))
+            plain = self.settings.predicts == "noise"
+            return net if plain else FromVelocity(net, self._levels())
         if which == "surrogate":
             return self._blank_reader(self.policy_.keep)
         return self._blank_reader((which.removeprefix("auxiliary."),), self._told_size())

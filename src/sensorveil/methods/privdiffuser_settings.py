@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sensorveil.errors import refuse_unknown
 from sensorveil.methods.guided_settings import GuidedSettings
 from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.unet import UNetSettings
+
+PREDICTED = ("noise", "velocity")
+"""What the U-Net can give."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class PrivDiffuserSettings(GuidedSettings):
 
     `keep` is w1 of equation (12), `avoid` w2 of (20), and `regularise` w3 of (18). `filters` and
     `dense` are the layers of the surrogate and auxiliary models, `width`, `blocks`, `heads` and
-    `fold` the shape of the U-Net (see `UNetSettings`).
+    `fold` the shape of the U-Net (see `UNetSettings`). It `predicts` the noise, as in the paper, or
+    the velocity (see `FromVelocity`), from which the noise follows.
     """
 
     regularise: float = 8.0
@@ -26,12 +31,15 @@ class PrivDiffuserSettings(GuidedSettings):
     blocks: int = 2
     heads: int = 1
     fold: int = 1
+    predicts: str = "noise"
     filters: str = "64-128"
     dense: str = "512-128"
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
         super().check()
+        if self.predicts not in PREDICTED:
+            raise refuse_unknown("predicts", self.predicts, PREDICTED)
         self.sizes("filters")
         self.sizes("dense")
 

@@ -92,6 +92,35 @@ def denoising_loss(
     return denoising_losses(denoiser, x, condition, levels, draws).mean()
 
 
+class FromVelocity(nn.Module):
+    """A denoiser whose network gives v of Salimans and Ho (2022); noise is noise_t x + signal_t v.
+
+    Where a network predicts the noise itself, the clean window is wrong by its error times noise_t
+    / signal_t, up to 157 on the linear levels. By v it is wrong by the error times noise_t.
+
+    >>> levels = Levels.linear()
+    >>> silent = FromVelocity(nn.Identity(), levels)
+    >>> silent.net.forward = lambda x, t, condition: torch.zeros_like(x)
+    >>> silent(torch.ones(1, 2, 4), torch.tensor([999]), torch.zeros(1, 3))[0, 0, 0] > 0.99
+    tensor(True)
+    """
+
+    signal: torch.Tensor
+    noise: torch.Tensor
+
+    def __init__(self, net: nn.Module, levels: Levels) -> None:
+        super().__init__()
+        self.net = net
+        self.register_buffer("signal", levels.signal.float(), persistent=False)
+        self.register_buffer("noise", levels.noise.float(), persistent=False)
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """The predicted noise, of the shape of x."""
+        each = (-1,) + (1,) * (x.ndim - 1)
+        signal, noise = self.signal[t].view(each), self.noise[t].view(each)
+        return noise * x + signal * self.net(x, t, condition)
+
+
 def train_denoiser(
     net: nn.Module,
     gather: Gather,
@@ -102,10 +131,16 @@ def train_denoiser(
     *,
     dropped: float,
     decay: float,
+    of_velocity: bool = False,
     compiled: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[nn.Module, list[float]]:
-    """Equation (6) with conditions (n, size) of which some are dropped; the averaged network."""
+    """Equation (6) with conditions (n, size) of which some are dropped; the averaged network.
+
+    With `of_velocity` the error of each level is that of v (see `FromVelocity`): the noise's,
+    divided by signal_t squared. Then levels of much noise count as well.
+    """
+    weight = levels.signal.float() ** (-2 if of_velocity else 0)
     averaged, predict = Averaged(net, decay), as_function(net, compiled)
 
     def loss(index: torch.Tensor) -> torch.Tensor:
@@ -116,7 +151,8 @@ def train_denoiser(
             torch.randn_like(x),
             torch.rand(len(x), device=x.device) >= dropped,
         )
-        return denoising_losses(predict, x, conditions[index], levels, draws).mean()
+        losses = denoising_losses(predict, x, conditions[index], levels, draws)
+        return (weight[draws.t] * losses).mean()
 
     player = Player(net, loss, after=lambda: averaged.update(net))
     (losses,) = train_players(
