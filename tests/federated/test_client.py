@@ -80,11 +80,11 @@ def test_draws_follow_from_seed_client_and_round(veil, client, plan):
         assert not torch.equal(noise(), other)
 
 
-def test_beta_grows_over_the_first_rounds(veil, client, plan):
+def test_beta_and_gamma_grow_over_the_first_rounds(veil, client, plan):
     trainee, growing = Trainee.of(veil), replace(plan, warm_up=0.5)  # 6 rounds
     warmths = [float(draw_task(client, trainee, growing, 2, n).warmth) for n in range(6)]
     assert warmths == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
-    quiet = replace(trainee, scale=replace(trainee.scale, beta=0.0))
+    quiet = replace(trainee, scale=replace(trainee.scale, beta=0.0, gamma=0.0))
     vector = veil.weights()
     cold = client_updates(
         trainee, vector, at(lesson(client, trainee, growing, 2, 0), None), plan, 1

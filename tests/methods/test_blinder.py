@@ -85,12 +85,12 @@ def test_relative_errors_are_shares_of_each_class_spread(tmp_path):
 
 
 def test_a_texture_makes_the_output_as_lively_as_the_input():
-    """Noise cannot be coded in two numbers: without a texture it is missing in the output."""
+    """Noise that the code may not hold is missing in the output, unless there is a texture."""
     windows = example_windows()
     scale = windows.signal.std((0, 2), keepdims=True)
     noise = np.random.default_rng(0).normal(size=windows.signal.shape) * scale
     windows = windows.replaced((windows.signal + noise).astype(np.float32))
-    settings = {"epochs": 150, "batch": 48, "reader_epochs": 2, "rate": 3e-3, "latent": 2}
+    settings = {"epochs": 150, "batch": 48, "reader_epochs": 2, "rate": 3e-3, "beta": 20.0}
 
     def liveliness(texture: float) -> float:
         veil = Blinder(texture=texture, seed=1, **settings).fit(windows, "activity", "gender")

@@ -17,6 +17,7 @@ from sensorveil.nets.blinder import (
     both_losses,
     coder_loss,
     log_power,
+    surprise,
     whittle,
 )
 from sensorveil.nets.seeding import seeded
@@ -111,6 +112,30 @@ def test_errors_can_count_class_by_class():
 def encoded_with_noise(nets: BlinderNets, batch: Batch) -> torch.Tensor:
     mu, logvar = nets.encode(batch.windows)
     return mu + torch.exp(logvar / 2) * batch.noise
+
+
+def test_a_bounded_coder_gains_as_fast_at_guessing_and_little_beyond():
+    nets, batch = small_nets(), some_batch(7, seed=1)
+    z = encoded_with_noise(nets, batch).detach().requires_grad_()
+    with torch.no_grad():
+        for one in nets.discriminators:
+            one[-1].bias.zero_()
+            one[-1].weight *= 1e-6  # they guess
+    weights = dict(nets.named_parameters())
+    free, bounded = (
+        torch.autograd.grad(surprise(nets, weights, z, batch.hidden, end), z)[0]
+        for end in (False, True)
+    )
+    torch.testing.assert_close(bounded, free, rtol=1e-4, atol=0)
+    assert float(surprise(nets, weights, z, batch.hidden, True).detach()) == pytest.approx(
+        3, rel=1e-4
+    )
+    with torch.no_grad():
+        for one in nets.discriminators:
+            one[-1].bias[0] += 50.0  # sure of the first class
+    others = torch.cat([torch.eye(2)[[1] * 7], torch.eye(3)[[2] * 7]], dim=1).double()
+    assert float(surprise(nets, weights, z.detach(), others, True).detach()) == pytest.approx(5)
+    assert float(surprise(nets, weights, z.detach(), others).detach()) > 90
 
 
 def test_a_texture_learns_the_power_of_what_is_left_out():

@@ -45,7 +45,7 @@ def test_it_is_adam_on_losses_3_and_4(cycle, warm_up):
     readers = list(nets.discriminators.parameters())
     adams = [torch.optim.Adam(own, lr=1e-2) for own in (coder, readers)]
     rates = [1e-2 * one_cycle(step / 6) for step in range(6)] if cycle else [1e-2] * 6
-    betas = [0, 2 / 3, 4 / 3, 2, 2, 2] if warm_up else [2] * 6
+    warmths = [0, 1 / 3, 2 / 3, 1, 1, 1] if warm_up else [1] * 6
     for _ in range(2):
         order = torch.randperm(20, generator=generator)[:18]
         drawn = torch.randn(3, 6, 3, generator=generator)
@@ -56,7 +56,8 @@ def test_it_is_adam_on_losses_3_and_4(cycle, warm_up):
             error = (nets.decode(z, hidden, kept) - windows).square().mean()
             kl = -0.5 * (1 + logvar - mu**2 - logvar.exp()).sum(1).mean()
             read = cross_entropy(nets.discriminators[0](z), hidden)
-            loss = (0.9 * 256 * error + betas.pop(0) * kl) / 75 - 0.2 * read
+            warm = warmths.pop(0)
+            loss = (0.9 * 256 * error + 2 * warm * kl) / 75 - 0.2 * warm * read
             slopes = torch.autograd.grad(loss, coder, retain_graph=True)
             reading = torch.autograd.grad(read, readers)
             for weight, slope in zip([*coder, *readers], [*slopes, *reading], strict=True):

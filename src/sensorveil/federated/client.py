@@ -115,9 +115,9 @@ def drawn(count: int, design: BlinderDesign, plan: Plan, client: int, number: in
 def _rows(count: int, plan: Plan, seed: int, number: int, step: int) -> torch.Tensor:
     """The windows of one batch; none is in it twice, so support and query have none in common."""
     epoch, place = divmod(number, plan.rounds)
-    turn, at = divmod(place * plan.local_steps + step, count // plan.batch)
+    turn, batch = divmod(place * plan.local_steps + step, count // plan.batch)
     order = _order(count, derived(derived(seed, epoch), turn))
-    return order[at * plan.batch : (at + 1) * plan.batch]
+    return order[batch * plan.batch : (batch + 1) * plan.batch]
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ class Plan(Settings):
     experiments, makes classes uneven by that ratio instead, R_D in the paper. With "changes" a
     client takes `local_steps` steps on its own before it sends. The server takes the plain mean of
     line 9, or `weighted` one by the clients' numbers of windows. With `cycle` the rate rises and
-    falls once over all rounds, and beta grows to its full weight over the first `warm_up` of them.
+    falls once over all rounds; beta and gamma grow to their full weight over the first `warm_up`.
 
     A round counts once a `quorum` of its clients answered within `deadline` seconds; another
     `attempts` is made if not. An update `outsized` times as long as the round's median is refused.
@@ -102,7 +102,7 @@ class Plan(Settings):
         return self.rate * one_cycle(number / self.total) if self.cycle else self.rate
 
     def warmth(self, number: int) -> float:
-        """How much of beta counts in a round.
+        """How much of beta and gamma counts in a round.
 
         >>> [Plan(epochs=1, rounds=10, warm_up=0.4).warmth(number) for number in (0, 2, 4, 9)]
         [0.0, 0.5, 1.0, 1.0]

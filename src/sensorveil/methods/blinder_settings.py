@@ -21,13 +21,14 @@ class BlinderSettings(Settings):
 
     `widths` are the four hidden layers of the encoder, and the decoder has them backwards. With
     convolutional `ends` the first two are convolutions with `filters` and `2 * filters` filters.
-    `relative` counts the error of each kept class in shares of the spread of its windows, so that
-    loud classes do not take all of the code. With `texture` above 0 the output is not the mean of
-    the decoder but a draw around it: noise is added of what the decoder leaves out, by kept class
-    and frequency, `texture` times as large. With `cycle` the rate of central training rises and
-    falls once, and beta grows to its full weight over the first `warm_up` of it. `reader_` settings
-    are those of the classifiers that read the kept classes and, where the modification is
-    deterministic, the hidden ones.
+    Where it is `bounded`, the coder gains by the chance that discriminators misread, not by their
+    cross-entropy, which can grow without end. `relative` counts the error of each kept class in
+    shares of the spread of its windows, so that loud classes do not take all of the code. With
+    `texture` above 0 the output is not the mean of the decoder but a draw around it: noise is added
+    of what the decoder leaves out, by kept class and frequency, `texture` times as large. With
+    `cycle` the rate of central training rises and falls once; beta and gamma grow to their full
+    weight over the first `warm_up` of it. `reader_` settings are those of the classifiers that read
+    the kept classes and, where the modification is deterministic, the hidden ones.
     """
 
     widths: str = "512-512-256-128"
@@ -38,6 +39,7 @@ class BlinderSettings(Settings):
     alpha: float = 0.9
     beta: float = 2.0
     gamma: float = 0.2
+    bounded: bool = False
     relative: bool = False
     texture: float = 0.0
     epochs: int = 30
@@ -82,7 +84,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "fast": {
         "filters": 16,
         "beta": 0.2,
-        "gamma": 2.0,
+        "gamma": 1.0,
+        "bounded": True,
         "relative": True,
         "texture": 0.5,
         "epochs": 20,

@@ -102,7 +102,7 @@ class CloakSettings(GuidedSettings):
 
 FAST: Mapping[str, Any] = {
     "layers": "small",
-    "keep": 4.0,
+    "keep": 2.0,
     "avoid": 0.0,
     "bottleneck": 1.0,
     "contrast": "classes",
@@ -114,7 +114,7 @@ FAST: Mapping[str, Any] = {
     "blocks": 3,
     "reader": "128-64",
     "sampler": "dpm-solver++",
-    "steps": 10,
+    "steps": 8,
     "limit": 5000,
     "coder_limit": 2000,
     "reader_limit": 2000,

@@ -69,8 +69,13 @@ class PrivDiffuserSettings(GuidedSettings):
 FAST: Mapping[str, Any] = {
     # With the paper's 8 the small auxiliary model reads nothing at all of simulated people.
     "regularise": 0.5,
+    # Looked at on 1,000 validation windows of MotionSense after training on a part of the others, by
+    # a small model that reads 96.2% of them raw, at keep 1 and told=class: 83.4% after 3,000 steps
+    # like this; with a fold of 8 and predicting the noise 75.6% after 9,400.
     "kernels": 1,
-    "width": 32,
+    "fold": 4,
+    "predicts": "velocity",
+    "width": 48,
     "blocks": 1,
     "filters": "16-32",
     "dense": "64",
@@ -78,8 +83,8 @@ FAST: Mapping[str, Any] = {
     "steps": 15,
     "epochs": 40,
     "batch": 64,
-    "rate": 2e-3,
-    "average": 0.99,
+    "rate": 1e-3,
+    "average": 0.998,
     "reader_epochs": 15,
     "reader_batch": 64,
     "reader_rate": 2e-3,

@@ -65,17 +65,20 @@ class LossWeights:
 
     The scale of the terms is that of the authors' code, as in ObscureNet (`nets/factorised.py`).
     `errors` (kept classes,) weigh the reconstruction class by class, which is a decoder whose
-    P(X|Z,Y,Y-bar) has a variance for each kept class; without them all count alike.
+    P(X|Z,Y,Y-bar) has a variance for each kept class; without them all count alike. Where it is
+    `bounded`, the coder gains by the chance of being misread and not by its logarithm, which has no
+    bound: where beta is small, codes run away after it.
     """
 
     alpha: float = 0.9
     beta: float | torch.Tensor = 2.0
-    gamma: float = 0.2
+    gamma: float | torch.Tensor = 0.2
     errors: torch.Tensor | None = None
+    bounded: bool = False
 
     def warmed(self, warmth: float | torch.Tensor) -> LossWeights:
-        """The same with that much of beta: while codes are young, a divergence silences them."""
-        return replace(self, beta=warmth * self.beta)
+        """The same with that much of beta and gamma: codes that are young fall silent at once."""
+        return replace(self, beta=warmth * self.beta, gamma=warmth * self.gamma)
 
 
 class BlinderNets(nn.Module):
@@ -249,14 +252,23 @@ def decoded(nets: BlinderNets, weights: Weights, z: torch.Tensor, told: Batch) -
 
 
 def surprise(
-    nets: BlinderNets, weights: Weights, z: torch.Tensor, hidden: torch.Tensor
+    nets: BlinderNets,
+    weights: Weights,
+    z: torch.Tensor,
+    hidden: torch.Tensor,
+    bounded: bool = False,
 ) -> torch.Tensor:
-    """Equation (3): the cross-entropy of the discriminators, all hidden attributes added up."""
+    """Equation (3): the cross-entropy of the discriminators, all hidden attributes added up.
+
+    Where it is bounded, K (1 - p) of K classes stands for -log p: as steep where they guess.
+    """
     total = torch.zeros((), dtype=z.dtype, device=z.device)
     parts = hidden.split(nets.design.hidden, dim=-1)
     for which, (reader, truth) in enumerate(zip(nets.discriminators, parts, strict=True)):
         own = part_of(weights, f"discriminators.{which}.")
-        total = total - (truth * functional_call(reader, own, z).log_softmax(-1)).sum(-1).mean()
+        log_chance = (truth * functional_call(reader, own, z).log_softmax(-1)).sum(-1)
+        lost = truth.shape[-1] * (1 - log_chance.exp()) if bounded else -log_chance
+        total = total + lost.mean()
     return total
 
 
@@ -268,7 +280,7 @@ def coder_loss(
     Whoever adapts to somebody's own windows descends on this: a texture is everybody's alike.
     """
     terms = coder_terms(nets, coder, batch)
-    return _weighted(terms, surprise(nets, readers, terms.z, batch.hidden), batch, scale)
+    return _weighted(nets, terms, readers, batch, scale)
 
 
 def both_losses(
@@ -279,12 +291,14 @@ def both_losses(
     """
     terms = coder_terms(nets, coder, batch)
     fixed = {name: weight.detach() for name, weight in readers.items()}
-    against = _weighted(terms, surprise(nets, fixed, terms.z, batch.hidden), batch, scale)
+    against = _weighted(nets, terms, fixed, batch, scale)
     return against + surprise(nets, readers, terms.z.detach(), batch.hidden) + terms.texture
 
 
-def _weighted(terms: Terms, read: torch.Tensor, batch: Batch, scale: LossWeights) -> torch.Tensor:
+def _weighted(
+    nets: BlinderNets, terms: Terms, readers: Weights, batch: Batch, scale: LossWeights
+) -> torch.Tensor:
     shares = 1.0 if scale.errors is None else batch.kept @ scale.errors
     error = (terms.errors * shares).mean()
     coding = (scale.alpha * ERROR_WEIGHT * error + scale.beta * terms.kl) / SCALE
-    return coding - scale.gamma * read
+    return coding - scale.gamma * surprise(nets, readers, terms.z, batch.hidden, scale.bounded)

@@ -20,8 +20,8 @@ Gather = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor, torch.Tensor
 class Training:
     """How long, in which batches, and at which rate of Adam.
 
-    With `cycle` the rate rises and falls once; beta grows to its full weight over the first
-    `warm_up` of all steps.
+    With `cycle` the rate rises and falls once; beta and gamma grow to their full weight over the
+    first `warm_up` of all steps.
     """
 
     epochs: int

@@ -34,7 +34,7 @@ class Task(NamedTuple):
 
     `other` (n, classes) are the hidden classes of the support's shadow samples, and `noise` the
     three draws they need: for the codes they are made from, and for the codes of the support and
-    of the shadows that the discriminators see. `warmth` is how much of beta counts.
+    of the shadows that the discriminators see. `warmth` is how much of beta and gamma counts.
     """
 
     support: Batch

@@ -223,7 +223,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The same shape."""
-        places = self.norm(x).flatten(2).transpose(1, 2)
+        # In one piece: else torch multiplies in another order where weights ask for a gradient, and
+        # a network that was trained would differ in the last bit from the same one loaded.
+        places = self.norm(x).flatten(2).transpose(1, 2).contiguous()
         asked = self.questions_keys_values(places).unflatten(2, (3, self.heads, -1))
         question, key, value = asked.permute(2, 0, 3, 1, 4).unbind()
         found = scaled_dot_product_attention(question, key, value)
