@@ -69,7 +69,7 @@ class PrivDiffuserSettings(GuidedSettings):
 FAST: Mapping[str, Any] = {
     # With the paper's 8 the small auxiliary model reads nothing at all of simulated people.
     "regularise": 0.5,
-    # Looked at on 1,000 validation windows of MotionSense after training on a part of the others, by
+    # Looked at on 1,000 validation windows of MotionSense, after training on some of the others, by
     # a small model that reads 96.2% of them raw, at keep 1 and told=class: 83.4% after 3,000 steps
     # like this; with a fold of 8 and predicting the noise 75.6% after 9,400.
     "kernels": 1,
