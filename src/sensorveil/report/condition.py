@@ -9,7 +9,15 @@ from sensorveil.report.numbers import percent, points
 from sensorveil.report.words import capital, spoken
 
 _SOURCES = {"z_U": "the encoder's features", "told": "what the generator is told"}
-_HEADERS = ("Split", "Attribute", "From", "Right", "From the class alone", "Beyond it, points")
+_HEADERS = (
+    "Split",
+    "Attribute",
+    "From",
+    "Guessing",
+    "Right",
+    "From the class alone",
+    "Beyond it, points",
+)
 
 
 def told(audit: Audit) -> list[Html | None]:
@@ -23,7 +31,8 @@ def told(audit: Audit) -> list[Html | None]:
         " learns more from the output than from that. While the run was trained, probes read every"
         f" attribute from it, in {first.windows:,} windows of {first.people} people whom the probed"
         " encoders had not seen, at the strengths that the run's settings name. What is read beyond"
-        " what the kept class gives away by itself is a leak."
+        " what the kept class gives away by itself is a leak. A class that is misread more often for"
+        " some people than for others gives that away: then the class alone is better than guessing."
     )
     return [
         paragraph(about),
@@ -38,6 +47,7 @@ def _rows(part: SplitAudit) -> list[list[str]]:
             part.split,
             capital(spoken(one.attribute)),
             _SOURCES[one.source],
+            percent(one.majority),
             percent(one.accuracy),
             percent(one.class_alone),
             points(one.accuracy - one.class_alone),
