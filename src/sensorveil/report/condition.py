@@ -31,8 +31,8 @@ def told(audit: Audit) -> list[Html | None]:
         " learns more from the output than from that. While the run was trained, probes read every"
         f" attribute from it, in {first.windows:,} windows of {first.people} people whom the probed"
         " encoders had not seen, at the strengths that the run's settings name. What is read beyond"
-        " what the kept class gives away by itself is a leak. Where a class is misread more often for"
-        " some people than for others, the class alone is better than guessing, and leaks too."
+        " what the kept class gives away by itself is a leak. Where a class is misread more often"
+        " for some people than for others, the class alone is better than guessing, and leaks too."
     )
     return [
         paragraph(about),
