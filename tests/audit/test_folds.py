@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.folds import Fold, condition_of_part, obfuscated, thin_places, thinned
+from sensorveil.audit.sweep import sweep
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.seal import Seal
@@ -38,6 +43,20 @@ def test_a_part_of_the_windows_is_obfuscated_among_all_of_them(split: Split, sea
     condition = condition_of_part(sealed, split.train, chosen)
     assert condition is not None
     np.testing.assert_array_equal(condition.argmax(1), among)
+
+
+def test_a_sweep_does_the_same(split: Split, sealed: Seal, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    whole = sealed.obfuscate
+
+    def watched(windows: Windows, *given: Any, **named: Any) -> Windows:
+        seen.append(len(windows))
+        return whole(windows, *given, **named)
+
+    monkeypatch.setattr(sealed, "obfuscate", watched)
+    quick = replace(Budget.quick(), windows=40)
+    sweep(sealed, split.train, split.test, {"epsilon": [2.0]}, quick)
+    assert sorted(seen) == sorted([len(split.train), len(split.test)])
 
 
 def test_others_are_given_the_part_alone(split: Split) -> None:

@@ -378,3 +378,8 @@ def test_what_the_document_shows_runs(capsys: pytest.CaptureFixture[str]) -> Non
 def test_settings_are_checked(name: str, value: object, limit: str) -> None:
     with pytest.raises(Refusal, match=limit):
         Cloak(**{name: value})
+
+
+def test_a_denoiser_that_cannot_be_built_is_refused_before_training() -> None:
+    with pytest.raises(Refusal, match="width"):
+        Cloak("paper", width=7)

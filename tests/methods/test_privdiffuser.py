@@ -282,5 +282,19 @@ def test_a_generator_of_velocities_is_kept_and_found_again(tmp_path: Path) -> No
         load_run(tmp_path / "run").obfuscate(windows, seed=1).signal,
         veil.obfuscate(windows, seed=1).signal,
     )
-    with pytest.raises(Refusal, match="predicts"):
-        PrivDiffuser(predicts="weather")
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "said"),
+    [
+        ("fast", {"predicts": "weather"}, "predicts"),
+        ("paper", {"fold": 4}, "fold"),
+        ("fast", {"width": 7}, "width"),
+        ("fast", {"heads": 5}, "heads"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_training(
+    preset: str, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Refusal, match=said):
+        PrivDiffuser(preset, **settings)

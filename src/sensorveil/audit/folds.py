@@ -63,13 +63,13 @@ def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget)
     """The fold's output: of the test windows, and of as many training windows as are needed."""
     train, chosen = fold.split.train, thin_places(fold.split.train, budget.windows, seed)
     return Output(
-        train=_obfuscated_part(fold.veil, train, chosen, strength, seed=2 * seed),
+        train=obfuscated_part(fold.veil, train, chosen, strength, seed=2 * seed),
         test=fold.veil.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
-        lazy=_obfuscated_part(fold.other, train, chosen, strength, seed=2 * seed + 10_000),
+        lazy=obfuscated_part(fold.other, train, chosen, strength, seed=2 * seed + 10_000),
     )
 
 
-def _obfuscated_part(
+def obfuscated_part(
     veil: Obfuscator, windows: Windows, chosen: np.ndarray, strength: Strength | None, seed: int
 ) -> Windows:
     """Some of the windows; a method that looks back is given all, as it is where it is used."""

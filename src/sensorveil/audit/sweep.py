@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget, Evidence
-from sensorveil.audit.folds import thinned
+from sensorveil.audit.folds import obfuscated_part, thin_places
 from sensorveil.audit.results import SweepPoint
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
@@ -55,14 +55,15 @@ def sweep(
         raise Refusal("the grid is empty; give strengths as name=1:9:1 or name=0,0.1,0.3")
     budget = budget or Budget.quick()
     keep, hide = veil.policy_.keep[0], veil.policy_.hide[0]
-    train = thinned(train, budget.windows, seed)
+    whole, chosen = train, thin_places(train, budget.windows, seed)
+    train = whole.select(chosen)
     reader = Evidence(train, {"raw": test}, budget, seed, device)
     raw_kept, raw_hidden = (read(reader, train, test, name)["raw"] for name in (keep, hide))
     points = []
     for values in track(list(product(*grid.values())), "strengths"):
         strength = dict(zip(grid, values, strict=True))
         hidden_test = veil.obfuscate(test, strength, seed=2 * seed + 1)
-        hidden_train = veil.obfuscate(train, strength, seed=2 * seed)
+        hidden_train = obfuscated_part(veil, whole, chosen, strength, seed=2 * seed)
         application = Evidence(train, {"out": hidden_test}, budget, seed, device)
         attacker = Evidence(hidden_train, {"out": hidden_test}, budget, seed, device)
         points.append(

@@ -71,6 +71,8 @@ class CloakSettings(GuidedSettings):
             self.sizes(name)
         if self.small:
             self.require(len(self.sizes("encoder")) == 1, "encoder", "one number, the width")
+        else:
+            self.unet(flat=False, condition=self.features)  # refused before anything is trained
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""

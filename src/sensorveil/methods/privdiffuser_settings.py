@@ -42,6 +42,7 @@ class PrivDiffuserSettings(GuidedSettings):
             raise refuse_unknown("predicts", self.predicts, PREDICTED)
         self.sizes("filters")
         self.sizes("dense")
+        self.unet(flat=False)  # refuses what cannot be built before anything is trained
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""
