@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sensorveil.audit.augmentation import augmentation, joined
+from sensorveil.audit.augmentation import Augmentation, augmentation, joined
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
 from sensorveil.methods.base import Capabilities
 from sensorveil.methods.none import NoObfuscation
 
@@ -60,7 +61,7 @@ def test_the_table_against_counting() -> None:
         "activity",
         "subject",
         train=lambda some, seed: Nearest(some),
-        seeds=1,
+        seeds=(0,),
     )
     real = (Nearest(train).predict(test) == test.codes("activity")).mean()
     assert found.real.value == pytest.approx(real)
@@ -68,7 +69,12 @@ def test_the_table_against_counting() -> None:
     assert found.gain.value > 0.02
     assert found.real.people == 4
     assert found.real.low <= found.real.value <= found.real.high
-    assert set(found.as_dict()) == {"attribute", "real", "mixed", "gain"}
+    told = found.as_dict()
+    assert told["gain"]["value"] == found.gain.value
+    assert told["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
+    again = Augmentation.joined([told, told])
+    assert (again.gain.seeds, again.gain.spread) == (2, 0.0)
+    assert again.gain.value == pytest.approx(found.gain.value)
 
 
 def test_folds_bring_their_own_people() -> None:
@@ -83,10 +89,16 @@ def test_folds_bring_their_own_people() -> None:
         "activity",
         "subject",
         train=lambda some, seed: Nearest(some),
-        seeds=2,
+        seeds=(0, 1),
     )
     assert (found.real.people, found.real.seeds) == (4, 2)
     assert found.gain.value == 0  # the same windows twice have the same means
+
+
+def test_parts_of_other_people_are_not_joined() -> None:
+    tables = [np.ones((1, people, 3), int) for people in (2, 3)]
+    with pytest.raises(Refusal, match="other people"):
+        Augmentation.joined([Augmentation("activity", table).as_dict() for table in tables])
 
 
 def test_joined_is_one_to_one_and_keeps_names() -> None:
@@ -111,6 +123,6 @@ def test_both_are_trained_equally_long() -> None:
         "activity",
         "subject",
         train=train,
-        seeds=1,
+        seeds=(0,),
     )
     assert sizes == [40, 40]

@@ -83,10 +83,15 @@ def test_a_verdict_follows_from_what_is_beaten(honest: tuple[Fold, AttributeAudi
     fold, found = honest
     high = replace(found.worst.accuracy, value=0.99, low=0.98, high=1.0)
     passed = replace(found, verdict=replace(found.verdict, status=HIDDEN))
+    more = high.above(0.5)
     for level, status in (("raw", HIDDEN), ("control", HIDDEN), ("lazy", NOT_HIDDEN)):
-        attacks = (replace(found.worst, level=level, accuracy=high),)
+        attacks = (replace(found.worst, level=level, accuracy=high, advantage=more),)
         (judged,) = with_bounds([fold], [replace(passed, attacks=attacks)])
         assert judged.verdict.status == status
+    # Nearly all windows are of one class: to name it is no attack, and says nothing of the bound.
+    guessing = (replace(found.worst, level="lazy", accuracy=high, advantage=high.above(0.99)),)
+    (judged,) = with_bounds([fold], [replace(passed, attacks=guessing)])
+    assert judged.verdict.status == HIDDEN
 
 
 def test_folds_hold_all_together(honest: tuple[Fold, AttributeAudit]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sensorveil.audit.donors import Contender, DonorScore, DonorStudy, Release, donor_study
+from sensorveil.audit.donor_figures import DonorScore, DonorStudy, LiraScore
+from sensorveil.audit.donors import Contender, Release, donor_study
 from sensorveil.audit.membership import Attack, dealt
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -29,6 +30,12 @@ TINY: dict[str, Any] = {
     "lot": 10,
     "noise": 8.0,
 }
+GENTLE: dict[str, Any] = {"levels": 2, "first": 1e-4, "last": 1e-4}
+"""A degradation that leaves nearly all of a window."""
+
+
+SEEN: list[int] = []
+"""Scores that were known after each step of the study."""
 
 
 def windows(count: int = 240) -> Windows:
@@ -41,13 +48,19 @@ def windows(count: int = 240) -> Windows:
     )
 
 
+def mean(study: DonorStudy, contender: str, figure: str) -> float:
+    found = study.mean(contender, figure)
+    assert found is not None
+    return found[0]
+
+
 def classify(some: Windows, seed: int) -> ResidualModel:
     return ResidualModel(SMALL, seed).fit(some, "activity")
 
 
 @pytest.fixture(scope="module")
 def study() -> DonorStudy:
-    some = windows()
+    some, seen = windows(), SEEN
     likeness = Likeness("activity", InferenceSettings(width=4, epochs=2, batch=32)).fit(some)
     contenders = [
         Contender("raw", None),
@@ -58,6 +71,9 @@ def study() -> DonorStudy:
             lambda seed: CsiGenerator(seed=seed, mode="hybrid-dp", public="0+1", **TINY),
             learns_from_public=True,
         ),
+        Contender(
+            "restored", lambda seed: CsiGenerator(seed=seed, **TINY, **GENTLE), restores=True
+        ),
     ]
     return donor_study(
         contenders,
@@ -67,23 +83,25 @@ def study() -> DonorStudy:
         "subject",
         classify=classify,
         likeness=likeness,
-        seeds=1,
+        seeds=(0,),
+        after=lambda study: seen.append(len(study.scores)),
     )
 
 
 def test_releasing_windows_gives_donors_away_and_noise_does_not(study: DonorStudy) -> None:
-    raw, unchanged, plain = (study.mean(n, "auc")[0] for n in ("raw", "unchanged", "plain"))
+    raw, unchanged, plain = (mean(study, n, "auc") for n in ("raw", "unchanged", "plain"))
     assert raw > 0.75
     assert unchanged == pytest.approx(raw, abs=0.02)  # up to rounding, the same release
     assert plain < raw - 0.1  # a generator that has learnt next to nothing
-    assert study.mean("plain", "fid")[0] > study.mean("raw", "fid")[0]
+    assert mean(study, "plain", "fid") > mean(study, "raw", "fid")
+    assert SEEN == [1, 2, 3, 4, 5]
 
 
 def test_all_are_attacked_for_the_same_private_windows(study: DonorStudy) -> None:
     for score in study.scores:
         assert score.attack.members == score.attack.others == 48  # a quarter of eight people's
-    assert study.contenders() == ("raw", "unchanged", "plain", "hybrid-dp")
-    assert len(study.scores) == 4
+    assert study.contenders() == ("raw", "unchanged", "plain", "hybrid-dp", "restored")
+    assert len(study.scores) == 5
 
 
 def test_promises_stand_beside_the_figures(study: DonorStudy) -> None:
@@ -93,6 +111,76 @@ def test_promises_stand_beside_the_figures(study: DonorStudy) -> None:
     assert told["plain"]["epsilon"] is None
     assert told["hybrid-dp"] is not None
     assert told["hybrid-dp"]["epsilon"] > 0
+    assert told["restored"] is not None
+    assert told["restored"]["epsilon"] is None
+    assert "made of a true one" in told["restored"]["why"]
+
+
+def test_a_restored_window_is_compared_with_its_original() -> None:
+    """Where the generator gives back what it was given, it is as if raw windows were released."""
+    some = windows(80)
+    likeness = Likeness("activity", InferenceSettings(width=4, epochs=1, batch=32)).fit(some)
+
+    class Mirror(CsiGenerator):
+        def restored(self, windows: Windows, seed: int = 0) -> Windows:
+            return windows
+
+    study = donor_study(
+        [
+            Contender("raw", None),
+            Contender("mirror", lambda seed: Mirror(seed=seed, **TINY), restores=True),
+        ],
+        some,
+        [],
+        "activity",
+        "subject",
+        classify=classify,
+        likeness=likeness,
+        seeds=(0,),
+    )
+    assert mean(study, "mirror", "ssim") == pytest.approx(1.0)
+    assert mean(study, "raw", "ssim") < 0.9  # beside another window of the class
+    assert mean(study, "mirror", "auc") == mean(study, "raw", "auc")
+
+
+def test_what_cannot_restore_is_refused() -> None:
+    some = windows(80)
+    contender = Contender("none", lambda seed: NoObfuscation(seed=seed), restores=True)
+    release = Release(contender, some, np.zeros(80, bool), "activity", "subject", classify)
+    with pytest.raises(Refusal, match="none restores no"):
+        release.train(some, 0)
+
+
+def test_lira_asks_classifier_and_generator() -> None:
+    """Raw windows have no generator; where one is, the same models are asked for both."""
+    some = windows(160)
+    likeness = Likeness("activity", InferenceSettings(width=4, epochs=1, batch=32)).fit(some)
+    study = donor_study(
+        [
+            Contender("raw", None),
+            Contender("plain", lambda seed: CsiGenerator(seed=seed, **TINY)),
+        ],
+        some,
+        ["0"],
+        "activity",
+        "subject",
+        classify=classify,
+        likeness=likeness,
+        seeds=(),
+        models=4,
+    )
+    told = [(score.contender, score.of) for score in study.lira]
+    assert told == [
+        *[("raw", "classifier")] * 4,
+        *[("plain", "classifier")] * 4,
+        *[("plain", "generator")] * 4,
+    ]
+    attack = study.lira[0].attack
+    assert attack.members + attack.others == 144  # of nine people
+    assert mean(study, "raw", "lira_classifier_auc") > 0.7
+    assert mean(study, "plain", "lira_classifier_auc") < 0.65
+    assert study.mean("raw", "lira_generator_auc") is None
+    assert study.mean("raw", "auc") is None
 
 
 def test_who_may_learn_from_the_public(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,14 +208,43 @@ def scored(**figures: list[float]) -> DonorStudy:
 
 def test_orders_and_means() -> None:
     held = scored(raw=[0.9, 1.0], plain=[0.9, 0.8], hybrid=[0.7, 0.7], dp=[0.5, 0.5])
-    assert held.orders() == {"auc": True, "ssim": True}
+    assert held.orders() == {"auc": True, "ssim": True, "fid": False}  # all FIDs are 1
     assert held.mean("raw", "auc") == pytest.approx((0.95, np.std([0.9, 1.0], ddof=1)))
     broken = scored(raw=[0.9], plain=[0.95], dp=[0.5])
-    assert broken.orders() == {"auc": False, "ssim": True}
+    assert broken.orders()["auc"] is False
+    assert broken.orders()["ssim"] is True
     assert broken.mean("dp", "auc") == (0.5, None)
+    assert scored(raw=[0.9]).orders() == {}  # one row has no order
     told = held.as_dict()
     assert told["paper_on_widar3"]["dp"]["ssim"] == 0.38
     assert told["scores"][0]["attack"]["auc"] == 0.9
+    assert told["means"]["plain"]["auc"] == pytest.approx((0.85, np.std([0.9, 0.8], ddof=1)))
+
+
+def test_steps_say_how_sure_an_order_is() -> None:
+    """Differences are taken within seeds: what a seed does to all rows is no doubt about them."""
+    steps = scored(raw=[0.6, 0.9, 0.75], plain=[0.5, 0.8, 0.65], dp=[0.55, 0.75, 0.5]).steps("auc")
+    assert [(step.above, step.below) for step in steps] == [("raw", "plain"), ("plain", "dp")]
+    assert steps[0].difference == pytest.approx(0.1)
+    assert steps[0].error == pytest.approx(0, abs=1e-12)
+    assert steps[1].error == pytest.approx(np.std([-0.05, 0.05, 0.15], ddof=1) / np.sqrt(3))
+    assert scored(raw=[0.6, 0.9], plain=[0.5]).steps("auc")[0].error is None
+
+
+def test_parts_are_joined_in_the_order_of_seeds_and_never_twice() -> None:
+    whole = scored(raw=[0.6, 0.9], plain=[0.5, 0.8])
+    parts = [
+        DonorStudy("activity", "subject", tuple(s for s in whole.scores if s.seed == seed))
+        for seed in (1, 0)
+    ]
+    attack = Attack("LiRA", 0.7, 0.5, 0.1, None, 9, 9)
+    parts[0] += [LiraScore("raw", "classifier", 0, attack)]
+    again = DonorStudy.joined([DonorStudy.of(part.as_dict()) for part in parts])
+    assert again.values("raw", "auc").tolist() == [0.6, 0.9]
+    assert again.mean("raw", "lira_classifier_auc") == (0.7, None)
+    for twice in ([whole, parts[1]], [parts[0], parts[0]]):
+        with pytest.raises(Refusal, match="twice"):
+            DonorStudy.joined(twice)
 
 
 def test_refusals() -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sensorveil.audit.lira import confidence, halves, likelihood_ratios, lira, memory
+from sensorveil.audit.lira import (
+    confidence,
+    halves,
+    likelihood_ratios,
+    lira,
+    lira_in_turn,
+    memory,
+)
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 
@@ -60,8 +69,8 @@ def test_halves_are_fair_and_keep_recordings_together() -> None:
     assert np.abs(np.corrcoef(inside[:, ::3])[np.triu_indices(17, 1)]).max() < 0.6
 
 
-def attacked(memory: float) -> float:
-    """A model that scores what it saw higher, on top of how easy a window is by itself."""
+def remembering(memory: float) -> Callable[[Windows, int], np.ndarray]:
+    """Trains models that score what they saw higher, on top of how easy a window is by itself."""
     some = windows()
     easy = np.random.default_rng(5).normal(size=len(some)) * 5
     place = {row.tobytes(): number for number, row in enumerate(some.signal)}
@@ -72,7 +81,11 @@ def attacked(memory: float) -> float:
         noise = np.random.default_rng(seed).normal(size=len(some)) * 0.3
         return easy + memory * seen + noise
 
-    found = lira(train, lambda model, _: model, some, shadows=16, seed=2)
+    return train
+
+
+def attacked(memory: float) -> float:
+    found = lira(remembering(memory), lambda model, _: model, windows(), shadows=16, seed=2)
     assert found.members == found.others == 200
     return found.at_1
 
@@ -81,6 +94,31 @@ def test_members_are_found_among_windows_that_differ_more_than_they_do() -> None
     """A threshold for all windows would find nearly nobody: windows differ by 5, members by 2."""
     assert attacked(2.0) > 0.9
     assert attacked(0.0) < 0.1
+
+
+def test_each_model_is_the_target_once() -> None:
+    """All are found out by the others, by the score that tells; by one of chance none is."""
+    noise = np.random.default_rng(8)
+    scores = {"own": lambda model, _: model, "luck": lambda model, _: noise.normal(size=len(model))}
+    found = lira_in_turn(remembering(2.0), scores, windows(), models=8, seed=2)
+    assert {(attack.members, attack.others) for attack in found["own"]} == {(200, 200)}
+    assert min(attack.at_1 for attack in found["own"]) > 0.8
+    assert np.mean([attack.auc for attack in found["luck"]]) == pytest.approx(0.5, abs=0.03)
+    for models in (2, 5):
+        with pytest.raises(Refusal, match="no pairs"):
+            lira_in_turn(remembering(2.0), scores, windows(), models)
+
+
+def test_nobody_is_found_in_turn_where_nothing_is_remembered() -> None:
+    """Few shadows, and many repetitions: an attack that is worse than guessing is wrong as well."""
+    found = [
+        attack.auc
+        for seed in range(20)
+        for attack in lira_in_turn(
+            remembering(0.0), {"own": lambda model, _: model}, windows(), models=4, seed=seed
+        )["own"]
+    ]
+    assert np.mean(found) == pytest.approx(0.5, abs=0.01)
 
 
 def test_too_few_shadows() -> None:

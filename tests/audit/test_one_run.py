@@ -67,7 +67,7 @@ def one_run(seed: int) -> OneRun:
     """1,000 canaries in a small network that also learns from 20 windows, all of them each step."""
     torch.manual_seed(seed)
     net, x = nn.Linear(40, 40), torch.randn(20, 40)
-    canaries = GradientCanaries(1000, 1.0, 1.0, np.random.default_rng(seed))
+    canaries = GradientCanaries(1000, 1.0, np.random.default_rng(seed))
 
     def train(planted: GradientCanaries) -> Spent:
         return train_privately(
@@ -107,7 +107,7 @@ def test_a_quarter_of_the_noise_is_found_out(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_canaries_that_nobody_sees_are_guessed_by_luck() -> None:
-    canaries = GradientCanaries(1000, 1.0, 1.0, np.random.default_rng(0))
+    canaries = GradientCanaries(1000, 1.0, np.random.default_rng(0))
 
     def unseen(planted: GradientCanaries) -> None:
         planted.scores += np.random.default_rng(1).normal(size=1000)
@@ -121,8 +121,8 @@ def test_planted_rows_are_full_gradients_of_one_weight() -> None:
     weights = [nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(8))]
     for weight in weights:
         weight.grad_sample = torch.zeros(2, *weight.shape)
-    canaries = GradientCanaries(20, 0.7, 1.0, np.random.default_rng(3))
-    canaries.plant(weights)
+    canaries = GradientCanaries(20, 0.7, np.random.default_rng(3))
+    canaries.plant(weights, chance=1.0)
     flat = torch.cat([weight.grad_sample.flatten(1) for weight in weights], dim=1)
     assert flat.shape == (2 + canaries.inside.sum(), 20)
     assert not flat[:2].any()
@@ -135,9 +135,9 @@ def test_planted_rows_are_full_gradients_of_one_weight() -> None:
 
 
 def test_refusals() -> None:
-    canaries = GradientCanaries(20, 1.0, 1.0, np.random.default_rng(0))
+    canaries = GradientCanaries(20, 1.0, np.random.default_rng(0))
     weights = [nn.Parameter(torch.zeros(3))]
     with pytest.raises(Refusal, match="a weight each"):
-        canaries.plant(weights)
+        canaries.plant(weights, chance=1.0)
     with pytest.raises(Refusal, match="guesses"):
         audit_one_run(lambda planted: None, canaries, 21, DELTA)

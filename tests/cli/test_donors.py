@@ -49,14 +49,57 @@ def test_donors_prints_and_writes_every_row(done: Callable[..., Any]) -> None:
     assert Path("features.safetensors").read_bytes() == before
 
 
+def test_parts_of_a_study_become_one_table(
+    done: Callable[..., Any], refused: Callable[..., str]
+) -> None:
+    """Seeds and LiRA by themselves, as several processes would make them."""
+    asked = (*SMALL[:-2], "--row", "raw", "--phases", "aligned")
+    for seed in ("0", "1"):
+        done("donors", *asked, "--seeds", "1", "--first-seed", seed, "--out", f"{seed}.json")
+    done("donors", *asked, "--seeds", "0", "--lira", "4", "--out", "lira.json")
+    parts = ("--join", "0.json", "--join", "1.json", "--join", "lira.json")
+    outcome = done("donors", *parts, "--out", "all.json")
+    content = json.loads(Path("all.json").read_text())
+    assert [score["seed"] for score in content["scores"]] == [0, 1]
+    assert len(content["lira"]) == 4
+    assert [part["command"].split()[-1] for part in content["parts"]] == [
+        "0.json",
+        "1.json",
+        "lira.json",
+    ]
+    assert content["study"]["phases"] == "aligned"
+    assert "by LiRA" in outcome.out
+    assert "±" in outcome.out
+    done("donors", *SMALL, "--row", "raw", "--out", "other.json")
+    assert "another study" in refused(
+        "donors", "--join", "0.json", "--join", "other.json", "--out", "bad.json"
+    )
+    Path("empty.json").write_text("{}")
+    for place, line in (("empty.json", "no result"), ("missing.json", "cannot be read")):
+        assert line in refused("donors", "--join", place, "--out", "bad.json")
+
+
+def test_restored_windows_are_given_out_without_a_promise(done: Callable[..., Any]) -> None:
+    asked = ("--row", "dp", "--restored", "--out", "donors.json")
+    done("donors", *SMALL, *asked)
+    (score,) = json.loads(Path("donors.json").read_text())["scores"]
+    assert score["privacy"]["epsilon"] is None
+
+
 def test_augment(done: Callable[..., Any]) -> None:
     told = done("augment", "csi", *SMALL, "--protocol", "subject", "--folds", "2", "--json",
                 "--out", "gain.json").out  # fmt: skip
     content = json.loads(told)
     assert content == json.loads(Path("gain.json").read_text())
-    assert content["split"] == "subject"
+    assert content["asked"]["split"] == "subject"
     assert content["real"]["people"] == 2  # one of four people in each of two folds
     assert 0 <= content["mixed"]["value"] <= 1
+    done("augment", "csi", *SMALL, "--protocol", "subject", "--folds", "2", "--first-seed", "1",
+         "--out", "more.json")  # fmt: skip
+    done("augment", "csi", "--join", "gain.json", "--join", "more.json", "--out", "all.json")
+    both = json.loads(Path("all.json").read_text())
+    assert both["gain"]["seeds"] == 2
+    assert both["table"][0] == content["table"][0]
 
 
 @pytest.mark.parametrize(("method", "of"), [("csi", "generator"), ("resample", "classifier")])
@@ -82,6 +125,23 @@ def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -
         (("members", "csi", "--of", "luck", "--out", "a.json"), "attack of 'luck' is unknown"),
         (("members", "none", "--of", "generator", "--out", "a.json"), "is no generator"),
         (("members", "csi", "--shadows", "1", *DATA, "--out", "a.json"), "shadow models"),
+        (("donors", "--phases", "odd", *DATA, "--row", "raw", "--out", "a.json"), "phases 'odd'"),
+        (
+            (
+                "donors",
+                "--lira",
+                "3",
+                "--seeds",
+                "0",
+                *DATA,
+                "--row",
+                "raw",
+                "--quick",
+                "--out",
+                "a.json",
+            ),
+            "no pairs",
+        ),
         (("augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
         (("augment", "csi", "--set", "mode=odd", "--out", "a.json"), "mode 'odd' is unknown"),
     ],

@@ -50,6 +50,14 @@ def test_ssim_compares_within_the_class(learnt: Likeness) -> None:
         learnt.ssim(real.select(real.codes("activity") == 0), made, chance)
 
 
+def test_ssim_of_originals_is_place_by_place(learnt: Likeness) -> None:
+    real = waves(60, 1)
+    assert learnt.ssim(real, real) == pytest.approx(1.0)
+    assert learnt.ssim(real, real.select(np.arange(60)[::-1])) < 0.95
+    with pytest.raises(Refusal, match="as many"):
+        learnt.ssim(real, waves(50, 1))
+
+
 def test_a_stored_network_scores_the_same(learnt: Likeness, tmp_path: Path) -> None:
     real, made = waves(60, 1), waves(60, 2)
     place = tmp_path / "features.safetensors"

@@ -19,6 +19,8 @@ from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods import csi as module
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.csi import CsiGenerator
+from sensorveil.methods.generator import to_learn_from
+from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.run import load_run, run_card, save_run
 from sensorveil.nets.private_training import Spent, epsilon
 
@@ -211,6 +213,46 @@ def test_the_class_alone_decides() -> None:
     same = np.flatnonzero((read == read[0]).all(1))[:2]
     first, second = (veil.obfuscate(windows.select([row]), seed=4).signal for row in same)
     np.testing.assert_array_equal(first, second)
+
+
+def test_imitations_have_the_true_classes_whatever_the_reader_finds() -> None:
+    """An untrained reader finds one class everywhere; the labels are told all the same."""
+    windows = example_windows("complex")
+    veil = fitted(windows)
+    made = veil.imitate(windows, seed=2)
+    np.testing.assert_array_equal(made.codes("activity"), windows.codes("activity"))
+    told: list[np.ndarray] = []
+    make = veil._make
+    veil._make = lambda told_of, *rest: (told.append(told_of.numpy()), make(told_of, *rest))[1]  # type: ignore[method-assign]
+    veil.imitate(windows, seed=2)
+    np.testing.assert_array_equal(np.concatenate(told).argmax(1), windows.codes("activity"))
+    blank = windows.replaced(np.zeros_like(windows.signal))  # nothing of the windows but labels
+    np.testing.assert_array_equal(veil.imitate(blank, seed=2).signal, made.signal)
+
+
+def test_what_others_learn_from() -> None:
+    windows = example_windows("complex")
+    veil = fitted(windows)
+    made = to_learn_from(veil, windows, seed=5)
+    np.testing.assert_array_equal(made.signal, veil.imitate(windows, seed=5).signal)
+    other = NoObfuscation().fit(windows, "activity", "gender")
+    np.testing.assert_allclose(to_learn_from(other, windows, 5).signal, windows.signal, atol=1e-4)
+
+
+def test_restored_windows_are_the_true_ones_where_little_was_taken() -> None:
+    """Nearly all of a window remains at the last level: a network that learnt gives it back."""
+    windows = example_windows("complex")
+    gentle = {"levels": 3, "first": 1e-4, "last": 1e-4, "epochs": 40, "rate": 1e-2}
+    veil = fitted(windows, **gentle)
+    back = veil.restored(windows, seed=1)
+    lost = np.abs(back.signal - windows.signal).mean() / np.abs(windows.signal).mean()
+    assert lost < 0.1
+    np.testing.assert_array_equal(back.codes("activity"), windows.codes("activity"))
+    made = veil.imitate(windows, seed=1)
+    assert (
+        np.abs(made.signal - windows.signal).mean()
+        > 5 * np.abs(back.signal - windows.signal).mean()
+    )
 
 
 @pytest.mark.slow

@@ -84,6 +84,19 @@ def test_windows_that_nobody_reads_right_are_not_given_out():
     assert veil.metrics_["donor_windows"] <= len(train) - silent.sum() * 3 / 4
 
 
+def test_a_class_of_which_only_the_unusual_is_read_right_keeps_the_usual(monkeypatch):
+    train, veil = simulated().train, Seal(**SMALL)
+    common = np.ones(len(train), bool)
+    codes = train.codes("activity")
+    odd = np.flatnonzero(codes == 1)[:2]
+    common[odd] = False
+    read = np.where(codes == 1, 0, codes)
+    read[odd] = 1  # the others of class 1 are taken for 0, and so are none of the rest
+    veil.reader_ = veil._reader()
+    monkeypatch.setattr(veil.reader_, "predict", lambda windows: read)
+    np.testing.assert_array_equal(veil._clear(train, codes, common), common)
+
+
 def test_people_who_did_not_agree_are_not_given_out():
     windows = unknown_origin()
     with pytest.raises(Refusal, match="agreed"):
@@ -164,6 +177,30 @@ def test_a_code_of_absolute_levels_tells_and_is_refused_by_the_search():
     told = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
     with pytest.raises(Refusal, match="no code tells at most 5"):
         Seal(**small).fit(told, "activity", "gender")
+
+
+def test_the_search_reads_people_by_readers_of_others():
+    """Each person does each activity in a way of their own: who knows them reads it, others not."""
+    generator = np.random.default_rng(0)
+    person, activity = np.repeat(np.arange(6), 40), np.tile(np.arange(2), 120)
+    ways = generator.normal(size=(6, 2, 3, 32))
+    signal = ways[person, activity] + 0.1 * generator.normal(size=(240, 3, 32))
+    labels = {"activity": activity, "gender": person % 2, "subject": person}
+    windows = Windows.from_signal(signal.astype(np.float32), labels, 32.0)
+    veil = Seal(width=8, epochs=10, rhythm=1, intensity=1, max_advantage=0.9)
+    veil.fit(windows, "activity", "gender")
+    assert (veil.reader_.predict(windows) == activity).mean() > 0.95
+    read = veil._read_by_strangers(windows, activity)
+    assert (read == activity).mean() < 0.8
+
+
+def test_a_search_needs_two_people():
+    windows = simulated().train
+    alone = windows.select(windows.subject == windows.subject[0])
+    turns = np.arange(len(alone)) // 2 % 2  # else there is nothing to hide
+    alone = replace(alone, labels={**alone.labels, "gender": turns})
+    with pytest.raises(Refusal, match="two people"):
+        Seal(**SMALL, max_advantage=0.5).fit(alone, "activity", "gender")
 
 
 def test_epsilon_blurs_the_code_and_a_budget_stops_it():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import Windows
-from sensorveil.methods.seal_code import Encoder, Movement, Past, afforded, measured, usual
+from sensorveil.methods.seal_code import Encoder, Movement, Past, afforded, lots, measured, usual
 
 LENGTH, RATE = 64, 32.0
 
@@ -78,9 +78,43 @@ def test_a_past_of_overlapping_windows_counts_as_what_they_hold():
     assert (dense.ranks[0] == 0.5).all()
 
 
-def test_equal_values_rank_in_the_middle():
+def test_where_nothing_is_measured_all_rank_in_the_middle():
     past = Past(10)
     assert [past.rank(1.0) for _ in range(5)] == [0.5] * 5
+    images = Windows.from_signal(np.random.default_rng(0).normal(size=(6, 1, 16, 16)))
+    together = replace(images, recording=np.zeros(6, int), start=np.arange(6))
+    assert (of(together).ranks == 0.5).all()
+
+
+def test_who_moves_in_few_ways_has_the_levels_of_everybody():
+    """One rhythm, two, or many: were equal ones in the middle, levels would tell how many."""
+    generator = np.random.default_rng(0)
+    recording = np.repeat(np.arange(60), 40)
+    shares = []
+    for rhythms in ([4.0], [4.0, 5.0], np.linspace(3, 6, 500)):
+        rhythm = generator.choice(rhythms, len(recording))
+        windows = walk(rhythm, np.exp(generator.normal(size=len(recording))), recording)
+        values = measured(windows)[:, 0].round(6)  # waves of one rhythm measure alike
+        assert len(np.unique(values)) <= 2 * len(rhythms)
+        ranks = of(windows).ranks
+        late = np.tile(np.arange(40) >= 10, 60)
+        shares.append(np.bincount((ranks[late, 0] * 3).astype(int), minlength=3) / late.sum())
+    np.testing.assert_allclose(shares, 1 / 3, atol=0.06)
+
+
+def test_lots_are_even_their_own_and_always_the_same():
+    windows = random_walk(20, 50)
+    drawn = lots(windows)
+    assert drawn.shape == (1000, 2)
+    for which in (0, 1):
+        assert abs(np.sort(drawn[:, which]) - (np.arange(1000) + 0.5) / 1000).max() < 0.06
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.1
+    shuffled = np.random.default_rng(0).permutation(1000)
+    np.testing.assert_array_equal(lots(windows.select(shuffled)), drawn[shuffled])
+    moved = replace(windows, start=windows.start + 1)
+    assert (lots(moved) != drawn).all()
+    louder = windows.replaced(windows.signal * np.float32(1.001))
+    assert (lots(louder) != drawn).all()
 
 
 def test_levels_of_windows_in_no_order_tell_nobody_apart():

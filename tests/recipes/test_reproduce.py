@@ -106,7 +106,7 @@ def diffusion() -> Recipe:
     whole = recipe("privdiffuser-motionsense-gender")
     each = [{"sampler": "ddim", "steps": 4}, {"avoids": "none", "told": "class"}]
     parts = {
-        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5]},
+        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5], "altered": {"tries": 1}},
         "samplers": {"windows": 60, "each": each},
         "information": {"keep": 1.0, "avoid": [0.0], "quick": True},
         "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
@@ -125,9 +125,10 @@ def guided(plan: Plan, diffusion: Recipe) -> Plan:
 
 def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe) -> None:
     found = accuracies(diffusion, guided, lambda so_far: None, 0)
-    plain, negation, whole = (row["settings"] for row in found["rows"])
-    assert plain == {**whole, "avoids": "none"}
-    assert negation == {**whole, "regularise": 0.0}
+    plain, negation, papers, whole = (row["settings"] for row in found["rows"])
+    assert {**plain, "avoids": "wearer", "avoid": 0.05} == papers
+    assert negation == {**papers, "regularise": 0.0}
+    assert papers == {**whole, "avoids": "wearer", "avoid": 0.05, "told": "features", "tries": 1}
     read = found["rows"][-1]["read"]
     assert set(read) == {"activity", "gender", "weight"}
     # 40 windows are read, of which each is 1/40.

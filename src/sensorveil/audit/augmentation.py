@@ -15,8 +15,10 @@ import numpy as np
 
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
 from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.generator import to_learn_from
 from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
 
@@ -41,14 +43,35 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Augmentation:
-    """Accuracy on the same test people without generated windows, with them, and the difference."""
+    """Accuracy on the same test people without generated windows, with them, and the difference.
+
+    `table` (seeds, people, 3) counts right answers without, right answers with, and windows.
+    Intervals are over people and seeds.
+    """
 
     attribute: str
-    real: Estimate
-    mixed: Estimate
-    gain: Estimate
+    table: np.ndarray
+
+    @property
+    def real(self) -> Estimate:
+        """Without generated windows."""
+        return self._share(lambda table: table[..., 0])
+
+    @property
+    def mixed(self) -> Estimate:
+        """With as many generated windows as real ones."""
+        return self._share(lambda table: table[..., 1])
+
+    @property
+    def gain(self) -> Estimate:
+        """What the generated ones add."""
+        return self._share(lambda table: table[..., 1] - table[..., 0])
+
+    def _share(self, right: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        chance = np.random.default_rng(derived(0, _INTERVAL))
+        return bootstrap(self.table, lambda table: right(table) / table[..., 2], chance)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -57,7 +80,17 @@ class Augmentation:
             "real": self.real.as_dict(),
             "mixed": self.mixed.as_dict(),
             "gain": self.gain.as_dict(),
+            "paper_on_widar3": {name: dict(row) for name, row in PAPER.items()},
+            "table": self.table.tolist(),
         }
+
+    @classmethod
+    def joined(cls, parts: Sequence[Mapping[str, Any]]) -> Augmentation:
+        """What `as_dict` gave for other seeds of the same, as one."""
+        tables = [np.array(part["table"]) for part in parts]
+        if len({table.shape[1:] for table in tables}) > 1:
+            raise Refusal("the parts are of other people")
+        return cls(parts[0]["attribute"], np.concatenate(tables))
 
 
 def augmentation(
@@ -67,19 +100,18 @@ def augmentation(
     hide: str,
     *,
     train: Callable[[Windows, int], Reader],
-    seeds: int = 3,
+    seeds: Sequence[int] = (0, 1, 2),
 ) -> Augmentation:
     """Trains with and without generated windows, on every split (fold) and for every seed.
 
-    `keep` is the attribute that is read, and what the generator is told. Intervals are over people
-    and seeds.
+    `keep` is the attribute that is read, and what the generator is told.
     """
     tables = []
-    for seed in track(range(seeds), "seeds"):
+    for seed in track(seeds, "seeds"):
         rows = []
-        for split in splits:
+        for split in track(splits, "folds"):
             veil = make(seed).fit(split.train, keep, hide)
-            made = veil.obfuscate(split.train, seed=seed)
+            made = to_learn_from(veil, split.train, seed)
             right = [
                 train(joined(split.train, other, keep), seed).predict(split.test)
                 == split.test.codes(keep)
@@ -87,13 +119,7 @@ def augmentation(
             ]
             rows.append(_by_person(np.stack(right, axis=1), split.test.subject))
         tables.append(np.concatenate(rows))
-    table = np.stack(tables)  # (seeds, people, right without, right with, windows)
-    chance = np.random.default_rng(derived(0, _INTERVAL))
-    real, mixed, gain = (
-        bootstrap(table, lambda t, pick=pick: pick(t) / t[..., 2], chance)  # type: ignore[misc]
-        for pick in (lambda t: t[..., 0], lambda t: t[..., 1], lambda t: t[..., 1] - t[..., 0])
-    )
-    return Augmentation(keep, real, mixed, gain)
+    return Augmentation(keep, np.stack(tables))
 
 
 def joined(windows: Windows, made: Windows, attribute: str) -> Windows:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from sensorveil.audit.folds import Fold
-from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, AttributeAudit, Verdict
+from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, Attack, AttributeAudit, Verdict
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.measures.bounds import CONFIDENCE, Bound, bound_code, together
 
@@ -56,13 +56,23 @@ def _bound(folds: Sequence[Fold], coded: Sequence[np.ndarray], name: str) -> Bou
     )
 
 
+def _beats(attack: Attack, bound: Bound) -> bool:
+    """Whether an attack is above the bound, beyond its interval.
+
+    In the bound each person counts alike, for an attack each window. Where those with many windows
+    are of one class, who guesses is right in more windows than of people: the advantage over
+    guessing must be above the bound as well.
+    """
+    return attack.accuracy.low > bound.accuracy and attack.advantage.low > bound.advantage
+
+
 def _judged(found: AttributeAudit, bound: Bound | None) -> AttributeAudit:
     if bound is None:
         return found
     beaten = [
         attack
         for attack in found.attacks
-        if attack.level not in (RAW, CONTROL) and attack.accuracy.low > bound.accuracy
+        if attack.level not in (RAW, CONTROL) and _beats(attack, bound)
     ]
     if not beaten:
         return replace(found, bound=bound)

@@ -7,38 +7,28 @@ answers whose windows the generator had seen? The very same windows are compared
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.membership import Attack, Classifier, dealt, shadow_attack
+from sensorveil.audit.donor_figures import DonorScore, DonorStudy, LiraScore
+from sensorveil.audit.lira import Score, confidence, lira_in_turn, memory
+from sensorveil.audit.membership import Classifier, dealt, shadow_attack
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.likeness import Likeness
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.generator import ClassGenerator
+from sensorveil.methods.csi import CsiGenerator
+from sensorveil.methods.generator import ClassGenerator, to_learn_from
+from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
 
-_PAIRS = 41  # what a seed is for
+_PAIRS, _LIRA = 41, 42  # what seeds are for
 
-PAPER: Mapping[str, Mapping[str, float]] = {
-    "raw": {"auc": 0.99, "success": 0.97},
-    "plain": {"auc": 0.93, "success": 0.84, "ssim": 0.89, "fid": 4.51},
-    "hybrid": {"auc": 0.80, "success": 0.72, "ssim": 0.67, "fid": 6.60},
-    "dp": {"auc": 0.52, "success": 0.50, "ssim": 0.38, "fid": 9.13},
-    "csi-vae": {"ssim": 0.22, "fid": 11.28},
-}
-"""Tables I and II, on Widar3.0: other data, and another network behind FID than ours."""
-
-ORDERS: Mapping[str, tuple[str, ...]] = {
-    "auc": ("raw", "plain", "hybrid", "dp"),
-    "ssim": ("plain", "hybrid", "dp"),
-}
-"""What is highest first in the paper."""
+_RESTORED = "each window that was given out is made of a true one"
 
 Make = Callable[[int], Obfuscator]
 """A method that has learnt nothing yet, for a seed."""
@@ -49,77 +39,33 @@ Classify = Callable[[Windows, int], Classifier]
 
 @dataclass(frozen=True)
 class Contender:
-    """One row: a method, or raw windows where there is none; perhaps one that needs the public."""
+    """One row: a method, or raw windows where there is none; perhaps one that needs the public.
+
+    `restores` gives out true windows that were degraded and restored, as the paper's algorithm
+    does in line 16, in place of windows made from noise.
+    """
 
     name: str
     make: Make | None
     learns_from_public: bool = False
+    restores: bool = False
 
 
-@dataclass(frozen=True)
-class DonorScore:
-    """One row for one seed: equations (19) to (22), and what the generator promised."""
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A target: the classifier, what it was trained on, and the method that made that."""
 
-    contender: str
-    seed: int
-    attack: Attack
-    ssim: float
-    fid: float
-    privacy: Mapping[str, Any] | None = None
+    classifier: Classifier
+    windows: Windows
+    veil: Obfuscator | None
 
-    def figures(self) -> dict[str, float]:
-        """What is averaged over seeds."""
-        return {
-            "auc": self.attack.auc,
-            "success": self.attack.success,
-            "at_1": self.attack.at_1,
-            "ssim": self.ssim,
-            "fid": self.fid,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**vars(self), "attack": self.attack.as_dict()}
-
-
-@dataclass(frozen=True)
-class DonorStudy:
-    """All rows for all seeds."""
-
-    keep: str
-    hide: str
-    scores: tuple[DonorScore, ...]
-
-    def contenders(self) -> tuple[str, ...]:
-        """The rows, in the order in which they were asked for."""
-        return tuple(dict.fromkeys(score.contender for score in self.scores))
-
-    def mean(self, contender: str, figure: str) -> tuple[float, float | None]:
-        """A figure's mean over seeds, and its standard deviation where there are several."""
-        found = [s.figures()[figure] for s in self.scores if s.contender == contender]
-        return float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None
-
-    def orders(self) -> dict[str, bool]:
-        """Whether the rows that are there come in the paper's order, for each of its figures."""
-        held = {}
-        for figure, order in ORDERS.items():
-            values = [self.mean(name, figure)[0] for name in order if name in self.contenders()]
-            held[figure] = all(a > b for a, b in pairwise(values))
-        return held
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "keep": self.keep,
-            "hide": self.hide,
-            "scores": [score.as_dict() for score in self.scores],
-            "paper_on_widar3": {name: dict(row) for name, row in PAPER.items()},
-            "orders_held": self.orders(),
-        }
+    def log_probabilities(self, windows: Windows) -> np.ndarray:
+        """What anybody may ask the target for."""
+        return self.classifier.log_probabilities(windows)
 
 
 class Release:
-    """Trains targets of one contender, and keeps what the first of them was trained on."""
+    """Trains targets of one contender, and remembers the first of them."""
 
     def __init__(
         self,
@@ -132,20 +78,40 @@ class Release:
     ) -> None:
         self.contender, self.windows, self.public = contender, windows, public
         self.keep, self.hide, self.classify = keep, hide, classify
-        self.first: Windows | None = None
-        self.privacy: dict[str, Any] | None = None
+        self.first: Released | None = None
 
-    def train(self, members: Windows, seed: int) -> Classifier:
+    def train(self, members: Windows, seed: int) -> Released:
         """A target that sees the members only by way of what the contender makes of them."""
-        made = members
+        made, veil = members, None
         if self.contender.make:
             veil = self.contender.make(seed).fit(self._learnt(members), self.keep, self.hide)
-            made = veil.obfuscate(members, seed=seed)
-            if isinstance(veil, ClassGenerator):
-                self.privacy = veil.guarantee().as_dict()
-        if self.first is None:
-            self.first = made
-        return self.classify(made, seed)
+            made = self._given_out(veil, members, seed)
+        target = Released(self.classify(made, seed), made, veil)
+        self.first = self.first or target
+        return target
+
+    def promise(self) -> dict[str, Any] | None:
+        """What the first generator promises to its donors about what was given out."""
+        if self.first is None or not isinstance(self.first.veil, ClassGenerator):
+            return None
+        if self.contender.restores:
+            return Guarantee.none(_RESTORED).as_dict()
+        return self.first.veil.guarantee().as_dict()
+
+    def scores(self) -> dict[str, Score]:
+        """What LiRA may ask: the classifier, and the generator itself where there is one."""
+        found: dict[str, Score] = {"classifier": confidence(self.keep)}
+        make = self.contender.make
+        if make and isinstance(make(0), ClassGenerator):
+            found["generator"] = lambda target, windows: memory(target.veil, windows)
+        return found
+
+    def _given_out(self, veil: Obfuscator, members: Windows, seed: int) -> Windows:
+        if not self.contender.restores:
+            return to_learn_from(veil, members, seed)
+        if not isinstance(veil, CsiGenerator):
+            raise Refusal(f"{veil.name} restores no degraded windows; csi does")
+        return veil.restored(members, seed)
 
     def _learnt(self, members: Windows) -> Windows:
         """The members, and the public windows for those who may have them."""
@@ -163,40 +129,69 @@ def donor_study(
     *,
     classify: Classify,
     likeness: Likeness,
-    seeds: int = 3,
+    seeds: Sequence[int] = (0, 1, 2),
+    models: int = 0,
     groups: np.ndarray | None = None,
+    after: Callable[[DonorStudy], None] | None = None,
 ) -> DonorStudy:
     """Every contender for every seed, all attacked for the windows of the same private people.
 
     For each seed the private recordings (or `groups` of windows, (n,)) are dealt to four parts:
     members and others of the target, and of its shadow. SSIM and FID, of a `likeness` that has
     learnt already, compare what was made of the target's members with the target's others, which
-    no generator saw.
+    no generator saw; SSIM of a restored window is that with its own original. With `models`, so
+    many of each contender attack each other by LiRA as well. `after` is given what is known so
+    far, after each step.
     """
     public = np.isin(windows.subject, [_code(windows, name) for name in public_people])
     if public.all():
         raise Refusal("all people are public; there is nobody to attack")
     private = windows.select(~public)
     dealt_as = (windows.recording if groups is None else groups)[~public]
-    scores = []
-    for seed in track(range(seeds), "seeds"):
-        real = private.select(dealt(dealt_as, 4, seed) == 1)
+    study = DonorStudy(keep, hide)
+
+    def release(contender: Contender) -> Release:
+        return Release(contender, windows, public, keep, hide, classify)
+
+    for seed in track(seeds, "seeds"):
         for contender in track(contenders, "contenders"):
-            release = Release(contender, windows, public, keep, hide, classify)
-            attack = shadow_attack(release.train, private, seed, dealt_as)
-            assert release.first is not None
-            pairs = np.random.default_rng(derived(seed, _PAIRS))
-            scores.append(
-                DonorScore(
-                    contender.name,
-                    seed,
-                    attack,
-                    likeness.ssim(real, release.first, pairs),
-                    likeness.fid(real, release.first),
-                    release.privacy,
-                )
-            )
-    return DonorStudy(keep, hide, tuple(scores))
+            study += _scored(release(contender), private, dealt_as, likeness, seed)
+            if after:
+                after(study)
+    for contender in track(contenders if models else (), "contenders"):
+        study += _attacked_in_turn(release(contender), private, dealt_as, models)
+        if after:
+            after(study)
+    return study
+
+
+def _scored(
+    release: Release, private: Windows, groups: np.ndarray, likeness: Likeness, seed: int
+) -> DonorScore:
+    """The shadow attack on one contender, and how like real windows its windows are."""
+    attack = shadow_attack(release.train, private, seed, groups)
+    assert release.first is not None
+    made, part = release.first.windows, dealt(groups, 4, seed)
+    members, others = private.select(part == 0), private.select(part == 1)
+    if release.contender.restores:
+        ssim = likeness.ssim(members, made)
+    else:
+        ssim = likeness.ssim(others, made, np.random.default_rng(derived(seed, _PAIRS)))
+    fid = likeness.fid(others, made)
+    return DonorScore(release.contender.name, seed, attack, ssim, fid, release.promise())
+
+
+def _attacked_in_turn(
+    release: Release, private: Windows, groups: np.ndarray, models: int
+) -> list[LiraScore]:
+    """LiRA on each of several targets, by all others."""
+    seed = derived(0, _LIRA)
+    attacks = lira_in_turn(release.train, release.scores(), private, models, seed, groups)
+    return [
+        LiraScore(release.contender.name, of, target, attack)
+        for of, found in attacks.items()
+        for target, attack in enumerate(found)
+    ]
 
 
 def _code(windows: Windows, person: str) -> int:

@@ -7,7 +7,7 @@ judged by how many members it finds where 1% of others are accused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,12 +61,57 @@ def lira(
     if shadows < 2:
         raise Refusal(f"{shadows} shadow models cannot show both sides; take 2 or more")
     inside = halves(windows.recording if groups is None else groups, shadows + 1, seed)
-    scores = []
-    for which in track(range(shadows + 1), "shadow models"):
+    (scores,) = _scored(train, [score], windows, inside, seed)
+    return _attacked(scores, inside, target=shadows)
+
+
+def lira_in_turn(
+    train: Callable[[Windows, int], Any],
+    scores: Mapping[str, Score],
+    windows: Windows,
+    models: int = 8,
+    seed: int = 0,
+    groups: np.ndarray | None = None,
+) -> dict[str, list[Attack]]:
+    """Each of so many models is the target once, so that every training gives an attack.
+
+    Models come in pairs, each trained on what the other was not. A target's shadows are all models
+    but its own pair: then every window is in half of them, whether the target saw it or not. (Were
+    its partner a shadow, a member would have fewer shadows that saw it, hence a rougher centre of
+    these, and would look like no member.) The same models are asked by each of the `scores`.
+    """
+    if models < 4 or models % 2:
+        raise Refusal(f"{models} models are no pairs that attack each other; take 4, 6, 8 or more")
+    inside = complements(windows.recording if groups is None else groups, models // 2, seed)
+    found = _scored(train, list(scores.values()), windows, inside, seed)
+    return {
+        name: [_attacked(own, inside, target, pair=True) for target in range(models)]
+        for name, own in zip(scores, found, strict=True)
+    }
+
+
+def _scored(
+    train: Callable[[Windows, int], Any],
+    scores: Sequence[Score],
+    windows: Windows,
+    inside: np.ndarray,
+    seed: int,
+) -> list[np.ndarray]:
+    """A model for each row of `inside`, and what each score says of it: (models, n) each."""
+    rows: list[list[np.ndarray]] = [[] for _ in scores]
+    for which in track(range(len(inside)), "shadow models"):
         model = train(windows.select(inside[which]), derived(seed, which))
-        scores.append(score(model, windows))
-    found = likelihood_ratios(np.array(scores[:-1]), inside[:-1], scores[-1])
-    return judged("LiRA", found, inside[-1])
+        for own, score in zip(rows, scores, strict=True):
+            own.append(score(model, windows))
+    return [np.array(own) for own in rows]
+
+
+def _attacked(scores: np.ndarray, inside: np.ndarray, target: int, pair: bool = False) -> Attack:
+    """One model attacked by all others, or by those of other pairs."""
+    number = np.arange(len(scores))
+    others = number // 2 != target // 2 if pair else number != target
+    found = likelihood_ratios(scores[others], inside[others], scores[target])
+    return judged("LiRA", found, inside[target])
 
 
 def halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
@@ -84,6 +129,18 @@ def halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
     columns = [generator.permutation(shadows) for _ in names]
     target = generator.permutation(np.arange(len(names)) % 2 == 0)
     return np.vstack([np.stack(columns, axis=1), target])[:, index]
+
+
+def complements(groups: np.ndarray, pairs: int, seed: int) -> np.ndarray:
+    """Who is in for each model, (2 pairs, n): a random half of the groups, then all others.
+
+    >>> complements(np.array([0, 0, 1, 2, 3]), 3, seed=0).sum(0).tolist()
+    [3, 3, 3, 3, 3]
+    """
+    generator = np.random.default_rng(seed)
+    names, index = np.unique(groups, return_inverse=True)
+    firsts = [generator.permutation(np.arange(len(names)) % 2 == 0) for _ in range(pairs)]
+    return np.stack([side for half in firsts for side in (half, ~half)])[:, index]
 
 
 def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray) -> np.ndarray:

@@ -38,16 +38,16 @@ class GradientCanaries:
     gradients along its weight. Rows are as long as the network is large: for small ones.
     """
 
-    def __init__(self, count: int, clip: float, chance: float, generator: np.random.Generator):
-        self.clip, self.chance, self.generator = clip, chance, generator
+    def __init__(self, count: int, clip: float, generator: np.random.Generator):
+        self.clip, self.generator = clip, generator
         self.inside = generator.random(count) < 0.5
         self.scores = np.zeros(count)
         self._weights: torch.Tensor | None = None
 
-    def plant(self, parameters: Sequence[nn.Parameter]) -> None:
+    def plant(self, parameters: Sequence[nn.Parameter], chance: float) -> None:
         """Adds a row for each canary that is drawn."""
         weights = self._own_weights(parameters)
-        drawn = self.inside & (self.generator.random(len(self.inside)) < self.chance)
+        drawn = self.inside & (self.generator.random(len(self.inside)) < chance)
         own = weights[torch.from_numpy(drawn)]
         rows = torch.zeros(len(own), sum(one.numel() for one in parameters))
         rows[torch.arange(len(own)), own] = self.clip

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.making import Preset, Quick, Result, Set, check_out, classifier, maker
+from sensorveil.cli.making import (
+    FirstSeed,
+    Join,
+    Phases,
+    Preset,
+    Quick,
+    Result,
+    Set,
+    check_out,
+    classifier,
+    maker,
+    read_parts,
+    with_phases,
+)
 from sensorveil.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sensorveil.audit.augmentation import Augmentation
 
 
 def augment(
@@ -20,10 +38,13 @@ def augment(
     keep: Annotated[str, typer.Option("--keep", help="The attribute that is read.")] = "activity",
     hide: Annotated[str, typer.Option("--hide", help="What the method hides.")] = "subject",
     protocol: given.Protocol = None,
+    phases: Phases = "kept",
     folds: Annotated[int, typer.Option(help="Folds of people, with --protocol subject.")] = 1,
     preset: Preset = "fast",
     setting: Set = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    first_seed: FirstSeed = 0,
+    join: Join = None,
     quick: Quick = False,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
@@ -31,17 +52,24 @@ def augment(
 ) -> None:
     """Figures 2 and 3 of the CSI paper: accuracy with generated windows beside real ones, 1:1."""
     import sensorveil
-    from sensorveil.audit.augmentation import augmentation
+    from sensorveil.audit.augmentation import Augmentation, augmentation
     from sensorveil.conditions import conditions
-    from sensorveil.files import write_json
     from sensorveil.measures.residual import ResidualModel
 
     screen = Screen(quiet, as_json)
     check_out(out, seeds)
+    if join:
+        parts = read_parts(join, "asked")
+        more = {"conditions": conditions(), "parts": [part["conditions"] for part in parts]}
+        return _told(screen, out, Augmentation.joined(parts), parts[0]["asked"], more)
     device = given.check_device(device)
     make, size = maker(method, preset, setting, device), classifier(quick)
     options = given.data_options(option, data)
     splits = [sensorveil.load(data, protocol, fold, source, **options) for fold in range(folds)]
+    splits = [
+        replace(split, train=with_phases(split.train, phases), test=with_phases(split.test, phases))
+        for split in splits
+    ]
     with screen.bars():
         found = augmentation(
             make,
@@ -49,19 +77,33 @@ def augment(
             keep,
             hide,
             train=lambda some, seed: ResidualModel(size, seed, device).fit(some, keep),
-            seeds=seeds,
+            seeds=range(first_seed, first_seed + seeds),
         )
     origin = splits[0].train.origin
-    content = {
-        **found.as_dict(),
+    asked = {
         "method": method,
         "data": data,
+        "options": options,
         "split": origin.split if origin else None,
-        "conditions": conditions(device),
+        "folds": folds,
+        "phases": phases,
+        "preset": preset,
+        "settings": sorted(given.names(setting or [])),
+        "quick": quick,
     }
+    _told(screen, out, found, asked, {"conditions": conditions(device)})
+
+
+def _told(
+    screen: Screen, out: Path, found: Augmentation, asked: dict[str, Any], more: dict[str, Any]
+) -> None:
+    from sensorveil.files import write_json
+
+    content = {"asked": asked, **found.as_dict(), **more}
     write_json(out, content)
+    people, seeds = found.real.people, found.real.seeds
     screen.table(
-        f"{keep} of {data}, accuracy over {found.real.people} people, seeds: {seeds}",
+        f"{found.attribute} of {asked['data']}, accuracy over {people} people, seeds: {seeds}",
         ("trained on", "accuracy"),
         [
             ("real windows", str(found.real)),

@@ -13,6 +13,7 @@ import typer
 from sensorveil.cli import (
     audits,
     augment,
+    canaries,
     comparisons,
     data,
     demo,
@@ -44,6 +45,7 @@ app.command()(runs.obfuscate)
 app.command()(generate.generate)
 app.command()(donors.donors)
 app.command()(members.members)
+app.command()(canaries.canaries)
 app.command()(augment.augment)
 app.command()(runs.evaluate)
 app.command()(audits.audit)

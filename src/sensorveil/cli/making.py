@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.errors import Refusal
+from sensorveil.errors import Refusal, refuse_unknown
 
 if TYPE_CHECKING:
     from sensorveil.data.corpus import Corpus
@@ -23,6 +25,17 @@ Result = Annotated[Path, typer.Option("--out", help="A .json file for the result
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting of csi, as name=value.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small classifiers, for two cores.")]
 Preset = Annotated[str, typer.Option(help="fast, paper or sound.")]
+Phases = Annotated[
+    str, typer.Option(help="kept, or aligned: all windows without what a card adds to phases.")
+]
+FirstSeed = Annotated[int, typer.Option(help="The first of the seeds.")]
+Join = Annotated[
+    list[Path] | None,
+    typer.Option(help="Results of parts of one study, to be put together; nothing is trained."),
+]
+
+PHASES = ("kept", "aligned")
+"""Phases as they are, or without what a Wi-Fi card adds to those of each packet."""
 
 
 def groups(windows: Windows, corpus: Corpus, rules: Protocol) -> np.ndarray:
@@ -44,6 +57,33 @@ def maker(
     settings = {**given.settings(setting, made.Settings, method), **more}
     made(preset, 0, device, **settings)
     return lambda seed: made(preset, seed, device, **settings)
+
+
+def with_phases(windows: Windows, phases: str) -> Windows:
+    """The windows as all rows of a table are to see them: methods, classifiers and attackers."""
+    from sensorveil.data.phases import aligned, antennas_of
+
+    if phases not in PHASES:
+        raise refuse_unknown("phases", phases, PHASES)
+    if phases == "kept" or not windows.is_complex:
+        return windows
+    return replace(windows, store=aligned(windows.store, antennas_of(windows.channels)))
+
+
+def read_parts(places: list[Path], asked: str) -> list[dict[str, Any]]:
+    """Results of parts of one study, which must have been asked for in the same way."""
+    parts: list[dict[str, Any]] = []
+    for place in places:
+        try:
+            part = json.loads(place.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise Refusal(f"{place} cannot be read as a result: {error}") from None
+        if asked not in part:
+            raise Refusal(f"{place} is no result of this command")
+        if parts and part[asked] != parts[0][asked]:
+            raise Refusal(f"{place} is of another study than {places[0]}: {part[asked]}")
+        parts.append(part)
+    return parts
 
 
 def classifier(quick: bool) -> ResidualSettings:

@@ -8,7 +8,18 @@ import numpy as np
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.making import Preset, Quick, Result, Set, check_out, classifier, groups, maker
+from sensorveil.cli.making import (
+    Phases,
+    Preset,
+    Quick,
+    Result,
+    Set,
+    check_out,
+    classifier,
+    groups,
+    maker,
+    with_phases,
+)
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
 
@@ -25,6 +36,7 @@ def members(
     option: given.Options = None,
     keep: Annotated[str, typer.Option("--keep", help="What windows are made of.")] = "activity",
     hide: Annotated[str, typer.Option("--hide", help="What the method hides.")] = "subject",
+    phases: Phases = "kept",
     preset: Preset = "fast",
     setting: Set = None,
     seed: given.Seed = 0,
@@ -51,6 +63,7 @@ def members(
     if of == "generator" and not isinstance(make(seed), ClassGenerator):
         raise Refusal(f"{method} is no generator that could be asked; use --of classifier")
     windows, corpus, rules = load_whole(data, source, **given.data_options(option, data))
+    windows = with_phases(windows, phases)
     together = groups(windows, corpus, rules)
     with screen.bars():
         if of == "generator":

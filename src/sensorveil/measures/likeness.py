@@ -48,13 +48,22 @@ class Likeness:
         self._model.fit(self._pictures(windows), self.attribute)
         return self
 
-    def ssim(self, real: Windows, made: Windows, generator: np.random.Generator) -> float:
+    def ssim(
+        self, real: Windows, made: Windows, generator: np.random.Generator | None = None
+    ) -> float:
         """Equation (19), the mean over generated windows, each beside a real one of its class.
 
         Nothing says which real window a generated one should be like, so one of the class is
         drawn. The best to be had is therefore what real windows of a class have among themselves,
-        not 1.
+        not 1. Without a generator of chance each has its own original at the same place.
         """
+        if generator is None and len(real) != len(made):
+            raise Refusal("as many real windows are needed as were made of them")
+        beside = np.arange(len(made)) if generator is None else self._drawn(real, made, generator)
+        return float(ssim(self._images(made), self._images(real)[beside]).mean())
+
+    def _drawn(self, real: Windows, made: Windows, generator: np.random.Generator) -> np.ndarray:
+        """A real window of the class of each that was made, (n,)."""
         codes, wanted = real.codes(self.attribute), made.codes(self.attribute)
         beside = np.empty(len(made), int)
         for code in np.unique(wanted):
@@ -63,8 +72,7 @@ class Likeness:
                 raise Refusal(f"no real window has class {code} of '{self.attribute}'")
             mine = wanted == code
             beside[mine] = generator.choice(there, size=int(mine.sum()))
-        first, second = self._images(made), self._images(real)[beside]
-        return float(ssim(first, second).mean())
+        return beside
 
     def fid(self, real: Windows, made: Windows) -> float:
         """Equation (20) between the features of both."""

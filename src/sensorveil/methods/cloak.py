@@ -6,7 +6,7 @@ Yang and Ardakanian, CLOAK: Contrastive Guidance for Latent Diffusion-Based Data
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -21,9 +21,8 @@ from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion, pieces
 from sensorveil.nets.contrastive import ClassPoints, PublishedEncoder, SmallEncoder, train_encoder
-from sensorveil.nets.courses import Checkpoint, Course
+from sensorveil.nets.courses import Checkpoint
 from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
-from sensorveil.nets.graphs import Inputs
 from sensorveil.nets.latent import (
     Autoencoder,
     convolutional_autoencoder,
@@ -98,8 +97,7 @@ class Cloak(GuidedDiffusion):
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
         told, seed = self._features(windows), derived(self.seed, _GENERATOR)
-        course = self.settings.generator_course().within(self.settings.limit, len(windows))
-        self._fit_generator(latents.__getitem__, told, seed, course)  # equations (5) and (7)
+        self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
@@ -128,7 +126,7 @@ class Cloak(GuidedDiffusion):
             gather,
             len(windows),
             chosen.divergence,
-            chosen.coder_course().within(chosen.coder_limit, len(windows)),
+            chosen.coder_course(len(windows)),
             seed,
             self.checkpoint,
         )
@@ -152,7 +150,7 @@ class Cloak(GuidedDiffusion):
             self._gather(windows),
             self._tensor(windows.codes(name)),
             self.settings.temperature,
-            self._reader_course(windows),
+            self.settings.reader_course(len(windows)),
             seed,
             points=points,
             stage=f"encoder-{name}",
@@ -182,15 +180,12 @@ class Cloak(GuidedDiffusion):
             self._latents(windows).__getitem__,
             self._features(windows),
             self._tensor(windows.codes(name)),
-            self._reader_course(windows),
+            self.settings.reader_course(len(windows)),
             seed,
             stage=f"auxiliary-{name}",
             checkpoint=self.checkpoint,
         )
         self.nets_ = {**self.nets_, f"auxiliary.{name}": net}
-
-    def _reader_course(self, windows: Windows) -> Course:
-        return self.settings.reader_course().within(self.settings.reader_limit, len(windows))
 
     # The bottleneck.
 
@@ -251,33 +246,6 @@ class Cloak(GuidedDiffusion):
             "told": probes(told, cells, apart),
         }
 
-    # Several tries, of which the best leaves.
-
-    def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
-        inputs = super()._inputs(windows, strength, generator)
-        if (tries := self.settings.tries) > 1:
-            more = (len(windows), tries, *self._space())
-            inputs["noise"] = torch.from_numpy(generator.standard_normal(more, dtype=np.float32))
-        return inputs
-
-    def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
-        """Of all tries the one whose z_U is most like what was told.
-
-        It is chosen by what was told and by chance alone, like all else that comes out.
-        """
-        once, tries = super()._sampling(chance, many), self.settings.tries
-
-        def best(piece: Inputs) -> torch.Tensor:
-            each = {name: one.repeat_interleave(tries, 0) for name, one in piece.items()}
-            made = once({**each, "noise": piece["noise"].flatten(0, 1)})
-            likeness = (self._encoded(made) * each["told"]).sum(1).view(-1, tries)
-            made = made.unflatten(0, (-1, tries))
-            return made[torch.arange(len(made), device=made.device), likeness.argmax(1)]
-
-        return best if tries > 1 else once
-
     # What guided diffusion asks for.
 
     def _space(self) -> tuple[int, ...]:
@@ -294,12 +262,6 @@ class Cloak(GuidedDiffusion):
     def _finished(self, made: torch.Tensor) -> torch.Tensor:
         net = cast(Autoencoder, self.nets_["autoencoder"])
         return net.windows(made.view(-1, *net.latent))
-
-    @torch.no_grad()
-    def _features(self, windows: Windows) -> torch.Tensor:
-        gather = self._gather(windows)
-        parts = [self._encoded(gather(self._places(rows))) for rows in pieces(len(windows))]
-        return torch.cat(parts)
 
     def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
         """z_U, of all kept attributes side by side (section V-K), together of length 1."""

@@ -32,9 +32,8 @@ class CloakSettings(GuidedSettings):
     autoencoder, `reader_` settings the encoders and auxiliary models.
 
     These are for few seconds and small networks, and the paper has none of them. `contrast` is what
-    a window is compared with in (6), see `CONTRASTS`. Each training takes at most `limit` steps
-    (`coder_limit`, `reader_limit`; 0: no limit), however many windows there are. Of `tries` samples
-    for each window the one leaves whose z_U is most like what the generator was told.
+    a window is compared with in (6), see `CONTRASTS`, and `coder_limit` the most steps that the
+    autoencoder takes.
     """
 
     keep: float = 4.5
@@ -55,10 +54,7 @@ class CloakSettings(GuidedSettings):
     coder_epochs: int = 80
     coder_batch: int = 512
     coder_rate: float = 1e-3
-    limit: int = 0
     coder_limit: int = 0
-    reader_limit: int = 0
-    tries: int = 1
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
@@ -76,17 +72,17 @@ class CloakSettings(GuidedSettings):
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""
-        limits = ("limit", "coder_limit", "reader_limit")
-        return (*super().may_be_zero(), "bottleneck", "divergence", *limits)
+        return (*super().may_be_zero(), "bottleneck", "divergence", "coder_limit")
 
     @property
     def small(self) -> bool:
         """Whether the networks are ours."""
         return self.layers == "small"
 
-    def coder_course(self) -> Course:
-        """How the autoencoder is trained."""
-        return Course(self.coder_epochs, self.coder_batch, self.coder_rate)
+    def coder_course(self, count: int) -> Course:
+        """How the autoencoder is trained on `count` windows."""
+        course = Course(self.coder_epochs, self.coder_batch, self.coder_rate)
+        return course.within(self.coder_limit, count)
 
     def unet(self, flat: bool, condition: int) -> UNetSettings:
         """The paper's denoiser; latents of images are images."""

@@ -24,7 +24,7 @@ from sensorveil.methods.generator import ClassGenerator
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.averaging import Averaged
 from sensorveil.nets.courses import Course
-from sensorveil.nets.csi import CsiTransformer, Repair
+from sensorveil.nets.csi import CsiTransformer, Repair, from_pairs
 from sensorveil.nets.degradation import Degradation, rf_diffusion
 from sensorveil.nets.generator_training import (
     Material,
@@ -36,6 +36,7 @@ from sensorveil.nets.generator_training import (
 from sensorveil.nets.guidance import classifier_free
 from sensorveil.nets.levels import drawn_noise
 from sensorveil.nets.private_training import (
+    Canaries,
     Spent,
     epsilon,
     require_opacus,
@@ -95,6 +96,9 @@ class CsiGenerator(ClassGenerator):
     Settings = CsiSettings
     presets = PRESETS
     settings: CsiSettings
+
+    canaries: Canaries | None = None
+    """What an audit plants among the private gradients of the generator (`audit/one_run.py`)."""
 
     # Training.
 
@@ -161,6 +165,7 @@ class CsiGenerator(ClassGenerator):
                 self.settings.private_course(self.settings.private_rate),
                 self._secret(),
                 self.settings.repair,
+                self.canaries,
             )
         return self._promise([spent], f"but for the people named public ({self.settings.public}), ")
 
@@ -182,6 +187,7 @@ class CsiGenerator(ClassGenerator):
                     self.settings.private_course(self.settings.private_rate),
                     secret,
                     averaged,
+                    self.canaries,
                 ),
             ]
         self._net.load_state_dict(averaged.net.state_dict())
@@ -257,6 +263,27 @@ class CsiGenerator(ClassGenerator):
         return super()._prepared(windows)
 
     # Sampling, and being asked.
+
+    def restored(self, windows: Windows, seed: int = 0) -> Windows:
+        """Line 16 of algorithm 1: true windows, degraded to the last level, restored and repaired.
+
+        The published code gives these out as generated. Each of them is made of a true window, so
+        no epsilon covers them: they are here to show what they give away.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        chance = torch.Generator().manual_seed(seed)
+        degradation = self._degradation(self.shape_[-1])
+        last = len(degradation) - 1
+
+        def restore(x: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+            noisy = degradation.noised(x, drawn_noise(x, chance), last)
+            level = torch.full((len(x),), last, device=x.device)
+            found: torch.Tensor = self._repair(self._net(noisy, level, told))
+            return found
+
+        made = from_pairs(self._in_pieces(windows, restore), self.complex_).numpy()
+        return self._as_windows(made, self._kept(windows))
 
     def _make(
         self, condition: torch.Tensor, weight: torch.Tensor, start: torch.Tensor, seed: int

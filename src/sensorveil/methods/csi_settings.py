@@ -121,7 +121,9 @@ FAST: Mapping[str, Any] = {
     "heads": 4,
     "patch": 4,
     "steps": 10,
-    "keep": 1.0,  # seen on simulated test windows: choose it anew before citing figures
+    # Of 0, 0.5, 1, 2 and 4 the one with the best FID (70, 20, 14, 45, 174; real windows 5) and SSIM
+    # (0.90, 0.92, 0.92, 0.89, 0.81; real 0.95) on validation windows of simulated CSI, one seed.
+    "keep": 1.0,
     "epochs": 25,
     "batch": 64,
     "rate": 4e-3,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -33,6 +33,9 @@ from sensorveil.progress import track
 
 _PIECE = 512  # windows that go through a network at once
 _READER = FeatureSettings(channels=(16, 32), dense=(64,), kernels=1)
+
+Ask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(windows as pairs, conditions) to something of each window."""
 
 
 class ClassGenerator(Obfuscator):
@@ -59,19 +62,23 @@ class ClassGenerator(Obfuscator):
         self._check_fitted()
         if count < 1 or (length is not None and length < 1):
             raise Refusal("at least one window of at least one sample must be asked for")
-        if seed is not None and seed < 0:
-            raise Refusal(f"the seed is {seed}; it must be 0 or more")
         codes = np.tile([self._code(name, classes) for name in self.policy_.keep], (count, 1))
         for name in classes:
             if name not in self.policy_.keep:
                 raise refuse_unknown("kept attribute", name, self.policy_.keep)
-        chance = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
-        knobs = self._knobs(strength or {}, count)
-        made = self._made(self._one_hot(codes), knobs, chance, length or self.shape_[-1])
-        if not np.isfinite(made).all():
-            raise Refusal(f"the output of {self.name} is not finite; use a milder strength")
-        labels = {name: codes[:, which] for which, name in enumerate(self.policy_.keep)}
-        return self._as_windows(self.scaling_.undo(made), labels)
+        return self._generated(codes, strength, seed, length or self.shape_[-1])
+
+    def imitate(
+        self, windows: Windows, strength: Strength | None = None, seed: int | None = None
+    ) -> Windows:
+        """New windows of the classes that these have: as many of each, in the same order.
+
+        Only the labels of the windows are used. What `obfuscate` makes follows the classes that
+        the reader finds, which may be others; for data to learn from, the label must be true.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        return self._generated(self._all_kept(windows), strength, seed, self.shape_[-1])
 
     def errors(self, windows: Windows, seed: int = 0) -> np.ndarray:
         """How badly it knows each window, told its classes: (n,), low for those it learnt from.
@@ -81,17 +88,9 @@ class ClassGenerator(Obfuscator):
         """
         self._check_fitted()
         self._check_alike(windows)
-        windows = self._prepared(windows)
-        if (self._kept(windows) == UNKNOWN).any():
-            raise Refusal(f"some windows have no class of {', '.join(self.policy_.keep)}")
-        gather, conditions = self._gather(windows), self._conditions(windows)
         chance = torch.Generator().manual_seed(seed)
-        parts = []
-        with torch.no_grad():
-            for first in range(0, len(windows), _PIECE):
-                index = torch.arange(first, min(first + _PIECE, len(windows)), device=self.device)
-                parts.append(self._errors(gather(index), conditions[index], chance).cpu())
-        return torch.cat(parts).double().numpy()
+        found = self._in_pieces(windows, lambda x, told: self._errors(x, told, chance))
+        return found.double().numpy()
 
     def guarantee(self) -> Guarantee:
         """What it promises to those whose windows it learnt from."""
@@ -161,6 +160,30 @@ class ClassGenerator(Obfuscator):
             net.eval()
 
     # Parts.
+
+    @torch.no_grad()
+    def _in_pieces(self, windows: Windows, ask: Ask) -> torch.Tensor:
+        """What is asked of each window, told its classes; on the processor."""
+        windows = self._prepared(windows)
+        gather, conditions = self._gather(windows), self._one_hot(self._all_kept(windows))
+        parts = []
+        for first in range(0, len(windows), _PIECE):
+            index = torch.arange(first, min(first + _PIECE, len(windows)), device=self.device)
+            parts.append(ask(gather(index), conditions[index]).cpu())
+        return torch.cat(parts)
+
+    def _generated(
+        self, codes: np.ndarray, strength: Strength | None, seed: int | None, length: int
+    ) -> Windows:
+        """One window for each row of kept classes (n, attributes)."""
+        if seed is not None and seed < 0:
+            raise Refusal(f"the seed is {seed}; it must be 0 or more")
+        chance = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+        knobs = self._knobs(strength or {}, len(codes))
+        made = self._made(self._one_hot(codes), knobs, chance, length)
+        if not np.isfinite(made).all():
+            raise Refusal(f"the output of {self.name} is not finite; use a milder strength")
+        return self._as_windows(made, codes)
 
     def _prepared(self, windows: Windows) -> Windows:
         """Windows in the units recorded, as its networks see them."""
@@ -233,6 +256,13 @@ class ClassGenerator(Obfuscator):
     def _kept(self, windows: Windows) -> np.ndarray:
         return np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
 
+    def _all_kept(self, windows: Windows) -> np.ndarray:
+        """The kept classes of windows that all have some."""
+        codes = self._kept(windows)
+        if (codes == UNKNOWN).any():
+            raise Refusal(f"some windows have no class of {', '.join(self.policy_.keep)}")
+        return codes
+
     def _code(self, name: str, classes: Mapping[str, str]) -> int:
         if name not in classes:
             raise Refusal(f"a class of '{name}' must be named: {', '.join(self.classes_[name])}")
@@ -251,9 +281,20 @@ class ClassGenerator(Obfuscator):
     def _tensor(self, codes: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(codes.astype(np.int64)).to(self.device)
 
-    def _as_windows(self, signal: np.ndarray, labels: Mapping[str, np.ndarray]) -> Windows:
-        """Windows of nobody, with the names of the training windows."""
-        names = {name: self.classes_[name] for name in labels}
-        made = Windows.from_signal(signal, dict(labels), self.rate_)
-        named = {"subject": ("generated",), **names}
-        return replace(made, classes=named, channels=self.channels_)
+    def _as_windows(self, made: np.ndarray, codes: np.ndarray) -> Windows:
+        """Windows of nobody out of standard units and kept classes, named as in training."""
+        labels = {name: codes[:, which] for which, name in enumerate(self.policy_.keep)}
+        found = Windows.from_signal(self.scaling_.undo(made), labels, self.rate_)
+        named = {"subject": ("generated",), **{name: self.classes_[name] for name in labels}}
+        return replace(found, classes=named, channels=self.channels_)
+
+
+def to_learn_from(veil: Obfuscator, windows: Windows, seed: int) -> Windows:
+    """What a method makes of labelled windows for others to learn from, with the same labels.
+
+    A generator is told the label itself; other methods see the windows, and what they make keeps
+    the label as well as they do.
+    """
+    if isinstance(veil, ClassGenerator):
+        return veil.imitate(windows, seed=seed)
+    return veil.obfuscate(windows, seed=seed)

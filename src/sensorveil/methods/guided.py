@@ -25,7 +25,7 @@ from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
-from sensorveil.nets.courses import Course, Gather
+from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, train_denoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
 from sensorveil.nets.guidance import (
@@ -33,6 +33,7 @@ from sensorveil.nets.guidance import (
     Reader,
     Weight,
     avoiding,
+    best_of,
     bounded,
     classifier_free,
 )
@@ -93,8 +94,8 @@ class GuidedDiffusion(Obfuscator):
         """The shape of what is made from noise."""
 
     @abstractmethod
-    def _features(self, windows: Windows) -> torch.Tensor:
-        """What the kept attributes' networks make of all windows, of length 1: (n, features)."""
+    def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
+        """What the kept attributes' networks make of signals, of length 1: (n, features)."""
 
     @abstractmethod
     def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
@@ -131,9 +132,7 @@ class GuidedDiffusion(Obfuscator):
         means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
         self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
-    def _fit_generator(
-        self, gather: Gather, told: torch.Tensor, seed: int, course: Course | None = None
-    ) -> None:
+    def _fit_generator(self, gather: Gather, told: torch.Tensor, seed: int) -> None:
         """The denoiser of what `gather` gives, told the features (n, size) of all of it."""
         with seeded(seed):
             net = self._blank_net("generator").to(self.device)
@@ -142,7 +141,7 @@ class GuidedDiffusion(Obfuscator):
             gather,
             told,
             self._levels(),
-            course or self.settings.generator_course(),
+            self.settings.generator_course(len(told)),
             seed,
             dropped=self.settings.dropped,
             decay=self.settings.average,
@@ -150,6 +149,13 @@ class GuidedDiffusion(Obfuscator):
             compiled=self.settings.compiled,
             checkpoint=self.checkpoint,
         )
+
+    @torch.no_grad()
+    def _features(self, windows: Windows) -> torch.Tensor:
+        """What the kept attributes' networks make of all windows: (n, features)."""
+        gather = self._gather(windows)
+        parts = [self._encoded(gather(self._places(rows))) for rows in pieces(len(windows))]
+        return torch.cat(parts)
 
     def _kept(self, windows: Windows) -> np.ndarray:
         """Codes of all kept attributes: (n, attributes)."""
@@ -176,7 +182,8 @@ class GuidedDiffusion(Obfuscator):
     ) -> dict[str, torch.Tensor]:
         """All that a window is made from: noise, what is told, what is avoided, how strongly."""
         chosen, count = self.settings, len(windows)
-        noise = generator.standard_normal((count, *self._space()), dtype=np.float32)
+        tries = (chosen.tries,) if chosen.tries > 1 else ()
+        noise = generator.standard_normal((count, *tries, *self._space()), dtype=np.float32)
         avoided = self._avoided(windows, generator)
         weights = {"keep": _numbers(strength.get("keep", np.full(count, chosen.keep)))}
         for name, codes in avoided.items():
@@ -233,7 +240,10 @@ class GuidedDiffusion(Obfuscator):
             sample = SAMPLERS[chosen.sampler]
             return self._finished(sample(led, piece["noise"], levels, chosen.steps, chance))
 
-        return work
+        def likeness(made: torch.Tensor, piece: Inputs) -> torch.Tensor:
+            return (self._encoded(made) * piece["told"]).sum(1)
+
+        return best_of(chosen.tries, work, likeness) if chosen.tries > 1 else work
 
     def _readers(self, piece: Inputs) -> list[tuple[Reader, Weight]]:
         """For each attribute that is avoided: log p of the class to avoid, and its weight."""

@@ -18,7 +18,7 @@ TOLD = ("features", "class")
 The papers tell the features. They are made to tell the kept class, and tell more than that.
 """
 
-GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps", "compiled")
+GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps", "tries", "compiled")
 """Settings that can be other ones without training anything anew."""
 
 
@@ -29,9 +29,11 @@ class GuidedSettings(Settings):
     `keep` is the weight of the classifier-free guidance (w1 of PrivDiffuser, w_U of CLOAK) and
     `avoid` that of the negated one for every hidden attribute (w2, w_S); both are strengths, and
     can be given anew when obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told`
-    what the generator is told (see `TOLD`). With `compiled` the generator is compiled where many
-    windows go through it, which halves the time of large ones on a GPU once a minute is spent on
-    it. `reader_` settings are for all other networks.
+    what the generator is told (see `TOLD`). Of `tries` samples for each window the one leaves whose
+    features are most like what was told; the papers have one. With `compiled` the generator is
+    compiled where many windows go through it, which halves the time of large ones on a GPU once a
+    minute is spent on it. `reader_` settings are for all other networks. A training takes at most
+    `limit` steps (`reader_limit`; 0: no limit), however many windows there are.
     """
 
     keep: float = 7.8
@@ -42,15 +44,18 @@ class GuidedSettings(Settings):
     compiled: bool = False
     sampler: str = "ddim"
     steps: int = 50
+    tries: int = 1
     levels: int = 1000
     epochs: int = 80
     batch: int = 512
     rate: float = 4e-4
+    limit: int = 0
     dropped: float = 0.3
     average: float = 0.999
     reader_epochs: int = 80
     reader_batch: int = 512
     reader_rate: float = 4e-4
+    reader_limit: int = 0
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
@@ -73,7 +78,7 @@ class GuidedSettings(Settings):
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""
-        return ("keep", "avoid")
+        return ("keep", "avoid", "limit", "reader_limit")
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """A setting such as "512-128" as numbers, or its refusal."""
@@ -82,10 +87,11 @@ class GuidedSettings(Settings):
         self.require(numbers, name, "whole numbers with '-' between them")
         return tuple(int(part) for part in parts)
 
-    def generator_course(self) -> Course:
-        """How the generator is trained."""
-        return Course(self.epochs, self.batch, self.rate)
+    def generator_course(self, count: int) -> Course:
+        """How the generator is trained on `count` windows."""
+        return Course(self.epochs, self.batch, self.rate).within(self.limit, count)
 
-    def reader_course(self) -> Course:
-        """How all other networks are trained."""
-        return Course(self.reader_epochs, self.reader_batch, self.reader_rate)
+    def reader_course(self, count: int) -> Course:
+        """How all other networks are trained on `count` windows."""
+        course = Course(self.reader_epochs, self.reader_batch, self.reader_rate)
+        return course.within(self.reader_limit, count)

@@ -69,7 +69,7 @@ class PrivDiffuser(GuidedDiffusion):
             surrogate,
             self._gather(known),
             self._tensor(self._kept(known)),
-            self.settings.reader_course(),
+            self.settings.reader_course(len(known)),
             seed,
             self.checkpoint,
         )
@@ -96,7 +96,7 @@ class PrivDiffuser(GuidedDiffusion):
             self._tensor(self._kept(windows)),
             [len(self.classes_[one]) for one in self.policy_.keep],
             self.settings.regularise,
-            self.settings.reader_course(),
+            self.settings.reader_course(len(windows)),
             seed,
             stage=f"auxiliary-{name}",
             checkpoint=self.checkpoint,
@@ -108,13 +108,10 @@ class PrivDiffuser(GuidedDiffusion):
     def _space(self) -> tuple[int, ...]:
         return self._real_shape()
 
-    @torch.no_grad()
-    def _features(self, windows: Windows) -> torch.Tensor:
-        """z_p of all windows."""
-        gather, surrogate = self._gather(windows), self.nets_["surrogate"]
-        return torch.cat(
-            [surrogate(gather(self._places(rows)))[0] for rows in pieces(len(windows))]
-        )
+    def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
+        """z_p."""
+        features: torch.Tensor = self.nets_["surrogate"](signal)[0]
+        return features
 
     def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
         """log p(y_s | z_p, x) by the auxiliary model."""

@@ -78,18 +78,26 @@ FAST: Mapping[str, Any] = {
     "predicts": "velocity",
     "width": 48,
     "blocks": 1,
-    "filters": "16-32",
-    "dense": "64",
+    "filters": "32-64",
+    "dense": "256",
+    "told": "class",
+    "keep": 0.5,
+    "avoid": 0.0,
+    "tries": 4,
     "sampler": "dpm-solver++",
-    "steps": 15,
-    "epochs": 40,
-    "batch": 64,
-    "rate": 1e-3,
+    "steps": 8,
+    "epochs": 100,
+    "batch": 256,
+    "rate": 1.5e-3,
+    "limit": 8000,
     "average": 0.998,
-    "reader_epochs": 15,
-    "reader_batch": 64,
+    "reader_epochs": 150,
+    "reader_batch": 256,
     "reader_rate": 2e-3,
+    "reader_limit": 3000,
 }
+
+_AS_PUBLISHED: Mapping[str, Any] = {"told": "features", "tries": 1, "avoid": 0.05}
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "fast": FAST,
@@ -115,7 +123,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "regularise": 4.0,
         "filters": "16-32",
     },
-    "diffusion": {**FAST, "avoids": "none"},
-    "negation": {**FAST, "regularise": 0.0},
+    "diffusion": {**FAST, **_AS_PUBLISHED, "avoids": "none"},
+    "negation": {**FAST, **_AS_PUBLISHED, "avoids": "wearer", "regularise": 0.0},
 }
 """What each of them is stands in `privdiffuser.py`."""

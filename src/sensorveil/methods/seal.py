@@ -18,6 +18,7 @@ from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
+from sensorveil.measures.counting import people_folds
 from sensorveil.measures.inference import InferenceSettings, Panel, seen_shape
 from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
@@ -29,10 +30,12 @@ from sensorveil.methods.seal_reading import followed
 from sensorveil.methods.seal_search import chosen, tried
 from sensorveil.methods.seal_settings import SealSettings
 from sensorveil.nets.seeding import derived
+from sensorveil.progress import track
 
 SIMULATED = "simulated"
 """How the names of datasets begin whose people nobody has to ask."""
 _MAKER = 31  # what the seed of the generator is for
+_STRANGERS = 3  # groups of people; each is read by readers of the others
 
 
 class Seal(Obfuscator):
@@ -103,9 +106,9 @@ class Seal(Obfuscator):
         codes, self.cells_ = joint_classes(learnt, self.policy_.keep)
         learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
         movement = self._movement(learnt, codes)
-        levels = self._levels(learnt, movement, generator)
+        levels = self._levels(learnt, codes, movement, generator)
         self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
-        clear = self._clear(learnt, codes) & usual(movement)
+        clear = self._clear(learnt, codes, usual(movement))
         movement = movement.select(clear)
         self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
         self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
@@ -120,28 +123,50 @@ class Seal(Obfuscator):
         }
 
     def _levels(
-        self, learnt: Windows, movement: Movement, generator: np.random.Generator
+        self,
+        learnt: Windows,
+        codes: np.ndarray,
+        movement: Movement,
+        generator: np.random.Generator,
     ) -> tuple[int, int]:
         """How many levels of each: those that are set, or found where a search is asked for."""
         fewest = int(np.bincount(movement.read[usual(movement)]).min())
         most = afforded(self.settings.rhythm, self.settings.intensity, fewest)
         if not self.settings.max_advantage:
             return most
+        seen = self._movement(learnt, self._read_by_strangers(learnt, codes))
         hide = self.policy_.hide
-        candidates = tried(learnt, movement, len(self.cells_), hide, most, generator)
+        candidates = tried(learnt, movement, seen, len(self.cells_), hide, most, generator)
         best = chosen(candidates, self.settings.max_advantage)
         self.metrics_["search"] = [one.as_dict() for one in candidates]
         return best.rhythm, best.intensity
 
-    def _clear(self, learnt: Windows, codes: np.ndarray) -> np.ndarray:
-        """Which windows may be donors': those that are read as what they are.
+    def _read_by_strangers(self, learnt: Windows, codes: np.ndarray) -> np.ndarray:
+        """The class of each window, read by readers who learnt from other people.
+
+        Whom a reader does not know it reads wrong at times, and what it takes them for tells
+        something of them too: the search must see that.
+        """
+        fold = people_folds(learnt.subject, _STRANGERS)
+        shares = np.empty((len(learnt), len(self.cells_)))
+        for one in track(np.unique(fold).tolist(), "readers of strangers"):
+            own, others = learnt.select(fold == one), learnt.select(fold != one)
+            if not len(others):
+                raise Refusal("a search needs windows of two people or more, and there is one")
+            reader = self._reader().fit_codes(
+                others.scaled(None), codes[fold != one], len(self.cells_)
+            )
+            shares[fold == one] = reader.probabilities(own)
+        return self._followed(shares, learnt)
+
+    def _clear(self, learnt: Windows, codes: np.ndarray, common: np.ndarray) -> np.ndarray:
+        """Which of the common windows may be donors': those that are read as what they are.
 
         Recordings begin and end with something else, and an application that is given such a
-        window reads it wrong. A class of which nothing is read right keeps all that it has.
+        window reads it wrong. A class of which none is read right keeps all that it has.
         """
-        right = self.reader_.predict(learnt) == codes
-        read = np.unique(codes[right])
-        return right | ~np.isin(codes, read)
+        right = common & (self.reader_.predict(learnt) == codes)
+        return right | (common & ~np.isin(codes, codes[right]))
 
     def _fit_generator(self, made: str, donors: Windows, codes: np.ndarray) -> None:
         """The generator learns codes that donors have; those without are served by the nearest."""
@@ -216,7 +241,10 @@ class Seal(Obfuscator):
 
     def _read(self, windows: Windows) -> np.ndarray:
         """The class of each window, as it follows from those before."""
-        shares, steady = self.reader_.probabilities(windows), self.settings.steady * self.rate_
+        return self._followed(self.reader_.probabilities(windows), windows)
+
+    def _followed(self, shares: np.ndarray, windows: Windows) -> np.ndarray:
+        steady = self.settings.steady * self.rate_
         return followed(shares, windows.recording, windows.start, windows.length, steady)
 
     def _movement(self, windows: Windows, read: np.ndarray) -> Movement:

@@ -4,12 +4,14 @@ A code is the class that was read, a level of rhythm and a level of intensity. R
 logarithm of the strongest frequency, intensity that of the energy, both of the window in standard
 units. How fast and how hard somebody moves tells who they are, and so does how much that varies.
 So a level is a rank among the wearer's own earlier windows of the same class, and nothing else:
-where windows come in no particular order, how many earlier ones lie below is uniform, and
-independent of all other ranks, however the values are distributed (Rényi 1962). Then neither one
-level nor a whole session of them tells anything about the wearer; what is left is order: whether
-somebody tires, warms up, hurries. Nothing of later windows is needed, so it works in a stream. A
-short past says little, so ranks begin in the middle; how far they go from there depends on how long
-the past is, and on nothing else.
+where windows come in no particular order and no two are equal, how many earlier ones lie below is
+uniform, and independent of all other ranks, however the values are distributed (Rényi 1962). Then
+neither one level nor a whole session of them tells anything about the wearer; what is left is
+order, whether somebody tires, warms up, hurries, and how rhythm and intensity go together. Values
+that are equal are put in an order by lot: a rank in their middle would tell how many there are.
+Nothing of later windows is needed, so it works in a stream. A short past says little, so ranks
+begin in the middle; how far they go from there depends on how long the past is, and on nothing
+else.
 
 Donors' windows are given out by their rank among all windows of their class: where the wearer is at
 the upper end of their own past, the output is at the upper end of everybody's.
@@ -21,6 +23,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -44,6 +47,7 @@ On validation people of MotionSense the correlation of the frequency is 0.64 wit
 _BATCH = 1024
 _SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
 _STILL = 1e-6  # energy in standard units below which a window counts as still
+_TIE = 1e-9  # far below what can be measured, and far above what a float64 can tell apart
 
 
 def measured(windows: Windows) -> np.ndarray:
@@ -66,6 +70,24 @@ def measured(windows: Windows) -> np.ndarray:
         both[:, 1] = energy(signal)
         parts.append(np.log(np.maximum(both, least)))
     return np.concatenate(parts)
+
+
+def lots(windows: Windows) -> np.ndarray:
+    """Two numbers from 0 to 1 for each window, (n, 2), as good as drawn, and always the same.
+
+    They are hashes of its samples and its place, which nobody knows who does not know the window.
+
+    >>> still = Windows.from_signal(np.zeros((2, 1, 8)))
+    >>> still.start[1] = 8
+    >>> len(np.unique(lots(still)))
+    4
+    """
+    hashes, starts = bytearray(), iter(windows.start.tolist())
+    for batch in windows.scaled(None).batches(_BATCH):
+        for window, start in zip(batch, starts, strict=False):
+            place = start.to_bytes(16, "little", signed=True)
+            hashes += blake2b(window, digest_size=16, salt=place).digest()
+    return np.frombuffer(hashes, "<u8").reshape(-1, 2) / 2.0**64
 
 
 class Past:
@@ -119,6 +141,8 @@ class Movement:
         values = measured(windows)
         if past == NONE:
             return cls(values, None, read)
+        # What measures alike is put in an order by lot; where nothing is measured, in none.
+        ordered = values + _TIE * lots(windows) if values.any() else values
         owner, ranks = whose(windows, past), np.empty_like(values)
         # One window more that lies in the middle: as many as hold its samples where they overlap.
         since = np.maximum(elapsed(windows.recording, windows.start), 1)
@@ -128,8 +152,8 @@ class Movement:
             key = (int(owner[place]), int(read[place]))
             rhythm, intensity = pasts.setdefault(key, (Past(memory), Past(memory)))
             ranks[place] = (
-                rhythm.rank(values[place, 0], middling[place]),
-                intensity.rank(values[place, 1], middling[place]),
+                rhythm.rank(ordered[place, 0], middling[place]),
+                intensity.rank(ordered[place, 1], middling[place]),
             )
         return cls(values, ranks, read)
 

@@ -46,12 +46,17 @@ class Candidate:
 def tried(
     windows: Windows,
     movement: Movement,
+    seen: Movement,
     classes: int,
     hide: Sequence[str],
     most: tuple[int, int],
     generator: np.random.Generator,
 ) -> list[Candidate]:
-    """All codes of 1, 3, 5, ... levels up to `most`, smaller ones first."""
+    """All codes of 1, 3, 5, ... levels up to `most`, smaller ones first.
+
+    `movement` has the classes that windows are of, and `seen` those that a reader who does not know
+    the people takes them for. A wearer may be somebody it knows, or not: what tells more counts.
+    """
     people = generator.permutation(np.unique(windows.subject))
     donor = np.isin(windows.subject, people[: max(1, round(_DONORS * len(people)))])
     common = usual(movement)
@@ -62,13 +67,9 @@ def tried(
     found = []
     for rhythm, intensity in track(sizes, "codes"):
         encoder = Encoder(rhythm, intensity).fit(movement.select(common), classes)
-        codes = encoder.encode(movement)
-        advantages = {
-            name: counted_advantage(
-                codes, windows.codes(name), windows.subject, _folds(windows, name)
-            )
-            for name in hide
-        }
+        codes = encoder.encode(seen)
+        both = (encoder.encode(movement), codes)
+        advantages = {name: max(_tells(one, windows, name) for one in both) for name in hide}
         kept = _kept(encoder, movement, codes, pool, others, windows.recording, generator)
         found.append(Candidate(rhythm, intensity, advantages, *kept))
     return found
@@ -90,6 +91,10 @@ def chosen(candidates: Sequence[Candidate], allowed: float) -> Candidate:
             " or set past=recording where it is not"
         )
     return max(good, key=lambda one: round(one.kept, 3))
+
+
+def _tells(codes: np.ndarray, windows: Windows, name: str) -> float:
+    return counted_advantage(codes, windows.codes(name), windows.subject, _folds(windows, name))
 
 
 def _folds(windows: Windows, name: str) -> np.ndarray:

@@ -12,7 +12,13 @@ from sensorveil.nets.averaging import Averaged
 from sensorveil.nets.courses import Checkpoint, Course, Player, train_players
 from sensorveil.nets.csi import CsiTransformer, Repair
 from sensorveil.nets.degradation import Degradation
-from sensorveil.nets.private_training import PrivateCourse, PrivateSteps, Spent, train_privately
+from sensorveil.nets.private_training import (
+    Canaries,
+    PrivateCourse,
+    PrivateSteps,
+    Spent,
+    train_privately,
+)
 from sensorveil.progress import track
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
@@ -86,6 +92,7 @@ def train_all_privately(
     course: PrivateCourse,
     generator: torch.Generator,
     averaged: Averaged,
+    canaries: Canaries | None = None,
 ) -> Spent:
     """DP-SGD on all of the generator: every step that sees a window is clipped and noised."""
     return train_privately(
@@ -96,6 +103,7 @@ def train_all_privately(
         generator,
         what="private generator",
         after=lambda: averaged.update(net),
+        canaries=canaries,
     )
 
 
@@ -107,6 +115,7 @@ def train_parts_privately(
     course: PrivateCourse,
     generator: torch.Generator,
     weight: float,
+    canaries: Canaries | None = None,
 ) -> Spent:
     """Equation (18) by DP-SGD alone, on theta_att, theta_embed and phi together.
 
@@ -127,6 +136,7 @@ def train_parts_privately(
             course,
             generator,
             what="private parts",
+            canaries=canaries,
         )
     finally:
         net.requires_grad_(True)

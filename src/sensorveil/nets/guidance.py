@@ -18,6 +18,7 @@ from typing import Literal
 import torch
 
 from sensorveil.errors import refuse_unknown
+from sensorveil.nets.graphs import Inputs
 from sensorveil.nets.levels import Denoiser, Levels, Predictor
 
 Weight = float | torch.Tensor
@@ -154,6 +155,31 @@ def within(guided: Predictor, plain: Predictor, first: int, last: int) -> Predic
         return guided(x, t) if first <= t <= last else plain(x, t)
 
     return predict
+
+
+def best_of(
+    tries: int,
+    make: Callable[[Inputs], torch.Tensor],
+    likeness: Callable[[torch.Tensor, Inputs], torch.Tensor],
+) -> Callable[[Inputs], torch.Tensor]:
+    """Of several samples for each row the one that is most like what was asked for.
+
+    `noise` has one more axis than `make` wants, for the tries; all else is the same for each. What
+    leaves is chosen by what the samples were made from and by chance alone.
+
+    >>> nearest = best_of(3, lambda given: given["noise"], lambda made, given: -made.abs())
+    >>> nearest({"noise": torch.tensor([[3.0, -1.0, 2.0], [0.5, 4.0, -4.0]])})
+    tensor([-1.0000,  0.5000])
+    """
+
+    def best(given: Inputs) -> torch.Tensor:
+        each = {name: one.repeat_interleave(tries, 0) for name, one in given.items()}
+        each["noise"] = given["noise"].flatten(0, 1)
+        made = make(each)
+        chosen = likeness(made, each).view(-1, tries).argmax(1)
+        return made.unflatten(0, (-1, tries))[torch.arange(len(chosen), device=made.device), chosen]
+
+    return best
 
 
 def _everywhere(t: int, x: torch.Tensor) -> torch.Tensor:

@@ -59,8 +59,8 @@ class Spent:
 class Canaries(Protocol):
     """Gradients that an audit plants among those of the data, and what it sees afterwards."""
 
-    def plant(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Adds rows of its own to each `grad_sample` (n, *shape)."""
+    def plant(self, parameters: Sequence[nn.Parameter], chance: float) -> None:
+        """Adds rows of its own to each `grad_sample` (n, *shape), drawn by this chance each."""
 
     def observe(self, parameters: Sequence[nn.Parameter]) -> None:
         """Looks at each `grad`, clipped and noised, before the weights move."""
@@ -157,11 +157,11 @@ class PrivateSteps:
             with _without_hook_warning():
                 self.losses(windows.flatten()).sum().backward()
         for one in self.parameters:
-            # A unit's gradient is the mean over its windows. Nobody drawn is a sum of nothing.
+            # Nobody drawn is a sum of nothing.
             rows = one.grad_sample if len(windows) else one.new_zeros(0, *one.shape)  # type: ignore[attr-defined]
-            one.grad_sample = rows.reshape(*windows.shape, *one.shape).mean(1)  # type: ignore[attr-defined]
+            one.grad_sample = _of_units(rows, self.course.each)  # type: ignore[attr-defined]
         if self.canaries:
-            self.canaries.plant(self.parameters)
+            self.canaries.plant(self.parameters, self.chance)
         self.optimizer.step()
         self.taken += 1
 
@@ -191,6 +191,11 @@ def _without_hook_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Full backward hook")
         yield
+
+
+def _of_units(rows: torch.Tensor, each: int) -> torch.Tensor:
+    """A unit's gradient: the mean over its windows. One window's is there already, uncopied."""
+    return rows if each == 1 else rows.unflatten(0, (len(rows) // each, each)).mean(1)
 
 
 def private_optimizer(

@@ -26,7 +26,7 @@ from sensorveil.recipes.reproduce import trained_rows
 def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """What fixed models read for every pair of strengths, without training anew."""
     asked, test = recipe.parts["tradeoff"], plan.test
-    veils, models = _veils(recipe, plan), raw_models(recipe, plan)
+    veils, models = _veils(recipe, plan, "tradeoff"), raw_models(recipe, plan)
     found: dict[str, Any] = {
         "windows": len(test),
         "raw": read_by(recipe, plan, models, [test] * len(veils)),
@@ -48,7 +48,7 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
     training windows with true labels (`retrained`).
     """
     asked, test = recipe.parts[part], plan.test
-    veils, models = _veils(recipe, plan), raw_models(recipe, plan)
+    veils, models = _veils(recipe, plan, part), raw_models(recipe, plan)
     train = thinned(plan.split.train, asked["windows"], seed=0)
     found: dict[str, Any] = {"windows": len(test), "training_windows": len(train), "rows": []}
     for settings in track(asked["each"], part):
@@ -72,7 +72,7 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
 def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
     asked, test = recipe.parts["information"], plan.test
-    veils = _veils(recipe, plan)
+    veils = _veils(recipe, plan, "information")
     found: dict[str, Any] = {
         "windows": len(test),
         "raw": _told_of(recipe, plan, test),
@@ -117,12 +117,16 @@ def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     return found
 
 
-def _veils(recipe: Recipe, plan: Plan) -> list[GuidedDiffusion]:
-    """The trained methods of the recipe's last row, whose settings are the method's own."""
+def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
+    """Trained methods of the recipe's last row, whose settings are the method's own.
+
+    Those of all seeds, or of as many as the part asks for, with the settings that it alters.
+    """
+    asked = recipe.parts[part]
     *_, (_, veils) = trained_rows(recipe.only_last(), plan)
     guided = [veil for veil in veils if isinstance(veil, GuidedDiffusion)]
     assert guided, f"the last row of {recipe.name} is no guided diffusion"
-    return guided
+    return [veil.altered(**asked.get("altered", {})) for veil in guided[: asked.get("seeds")]]
 
 
 def _retrained(

@@ -52,6 +52,10 @@ class Plan:
         """An untrained method with the recipe's settings as far as it has them."""
         return made(recipe, name, self.preset, seed, self.device, {**given, **self.overrides})
 
+    def seeds_for(self, recipe: Recipe, name: str) -> tuple[int, ...]:
+        """The seeds that an attribute is read with: the first alone where it is unlisted."""
+        return self.seeds[:1] if name in recipe.unlisted else self.seeds
+
     @property
     def test(self) -> Windows:
         """The test windows that are obfuscated."""
@@ -81,7 +85,12 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
     `read` are the papers' convolutional networks, `read_dense` those of ObscureNet's code.
     """
     kinds = {"read": plan.inference, "read_dense": DENSE}
-    wanted = [(k, seed, name) for k in kinds for seed in plan.seeds for name in recipe.attributes]
+    wanted = [
+        (k, seed, name)
+        for k in kinds
+        for name in recipe.attributes
+        for seed in plan.seeds_for(recipe, name)
+    ]
     missing = [one for one in wanted if one not in plan.models]
     for kind, seed, name in track(missing, "fixed models"):
         model = InferenceModel(kinds[kind], seed, plan.device)
@@ -101,7 +110,7 @@ def read_by(
                 recipe.keep[0],
                 [
                     models[kind, seed, name].predict(windows)
-                    for seed, windows in zip(plan.seeds, outputs, strict=True)
+                    for seed, windows in zip(plan.seeds_for(recipe, name), outputs, strict=False)
                 ],
             )
             for name in recipe.attributes
