@@ -228,7 +228,9 @@ def test_steps_say_how_sure_an_order_is() -> None:
     assert steps[0].difference == pytest.approx(0.1)
     assert steps[0].error == pytest.approx(0, abs=1e-12)
     assert steps[1].error == pytest.approx(np.std([-0.05, 0.05, 0.15], ddof=1) / np.sqrt(3))
-    assert scored(raw=[0.6, 0.9], plain=[0.5]).steps("auc")[0].error is None
+    (one,) = scored(raw=[0.6, 0.9], plain=[0.5]).steps("auc")  # of the seed that both have
+    assert one.difference == pytest.approx(0.1)
+    assert one.error is None
 
 
 def test_parts_are_joined_in_the_order_of_seeds_and_never_twice() -> None:

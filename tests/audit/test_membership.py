@@ -59,6 +59,28 @@ def test_a_model_without_memory_gives_nobody_away() -> None:
     assert np.mean([one.success for one in found]) == pytest.approx(0.5, abs=0.04)
 
 
+def test_the_attacker_keeps_the_threshold_that_the_shadow_taught() -> None:
+    """A target that is surer of all than its shadow: ranked well, but all are taken for members.
+
+    Moving the threshold until it fits the target would need to know who is a member.
+    """
+    made: list[Shifted] = []
+
+    class Shifted(Memory):
+        def log_probabilities(self, windows: Windows) -> np.ndarray:
+            scores = super().log_probabilities(windows)
+            scores[:, 0] += 4.0 if self is made[0] else 0.0  # the first is the target
+            return scores - np.log(np.exp(scores).sum(1, keepdims=True))
+
+    def train(some: Windows, seed: int) -> Shifted:
+        made.append(Shifted(some, 3.0, seed))
+        return made[-1]
+
+    found = shadow_attack(train, windows())
+    assert found.auc > 0.8
+    assert found.success < 0.6
+
+
 def test_judged_against_counting() -> None:
     generator = np.random.default_rng(2)
     inside = generator.random(3000) < 0.5

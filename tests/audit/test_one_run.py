@@ -134,6 +134,19 @@ def test_planted_rows_are_full_gradients_of_one_weight() -> None:
     np.testing.assert_allclose(canaries.scores, np.where(canaries.inside, 0.7, 0), rtol=1e-6)
 
 
+def test_canaries_are_drawn_by_the_chance_of_any_unit() -> None:
+    canaries = GradientCanaries(400, 1.0, np.random.default_rng(3))
+    drawn = []
+    for _ in range(50):
+        weight = nn.Parameter(torch.zeros(400))
+        weight.grad_sample = torch.zeros(0, 400)
+        canaries.plant([weight], chance=0.3)
+        drawn.append(weight.grad_sample.sum(0).numpy())
+    often = np.mean(drawn, axis=0)[canaries._weights]
+    assert not often[~canaries.inside].any()
+    assert often[canaries.inside].mean() == pytest.approx(0.3, abs=0.02)
+
+
 def test_refusals() -> None:
     canaries = GradientCanaries(20, 1.0, np.random.default_rng(0))
     weights = [nn.Parameter(torch.zeros(3))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 from sensorveil.audit import membership
 from sensorveil.cli import augment, donors, members
+from sensorveil.cli.making import with_phases
+from sensorveil.data.windows import Windows
 
 TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8,noise=8"
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
@@ -77,6 +80,20 @@ def test_parts_of_a_study_become_one_table(
     Path("empty.json").write_text("{}")
     for place, line in (("empty.json", "no result"), ("missing.json", "cannot be read")):
         assert line in refused("donors", "--join", place, "--out", "bad.json")
+
+
+def test_aligned_phases_are_what_everybody_sees() -> None:
+    """Turned anew in every packet, all windows are the same to methods, classifiers, attackers."""
+    chance = np.random.default_rng(1)
+    signal = chance.normal(size=(5, 3, 16)) + 1j * chance.normal(size=(5, 3, 16))
+    windows = Windows.from_signal(signal.astype(np.complex64), {"activity": np.arange(5) % 2})
+    windows = replace(windows, channels=("rx1.sc1", "rx1.sc2", "rx2.sc1"))
+    turn = np.exp(2j * np.pi * chance.random(windows.store.shape[-1])).astype(np.complex64)
+    turned = replace(windows, store=windows.store * turn)
+    first, second = (with_phases(one, "aligned").signal for one in (windows, turned))
+    np.testing.assert_allclose(first, second, atol=1e-4)
+    np.testing.assert_allclose(np.abs(first), np.abs(windows.signal), rtol=1e-4)
+    assert with_phases(turned, "kept") is turned
 
 
 def test_restored_windows_are_given_out_without_a_promise(done: Callable[..., Any]) -> None:
@@ -170,8 +187,14 @@ def test_widar_in_the_authors_folders(
 
     monkeypatch.setattr(membership, "dealt", watched)
     files = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--out", "donors.json")
-    done("donors", *files, "--row", "raw,plain", "--set", TINY, "--quick", "--seeds", "1")
+    small = ("--set", f"{TINY},patch=32", "--quick", "--seeds", "1")
+    done("donors", *files, "--row", "raw,plain", *small)
     rows = json.loads(Path("donors.json").read_text())["scores"]
     assert [row["contender"] for row in rows] == ["raw", "plain"]
     for groups in seen:
         assert np.unique(groups, return_counts=True)[1].tolist() == [2] * 36
+    gain = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--protocol", "subject")
+    done("augment", "csi", *gain, *small, "--out", "gain.json")
+    told = json.loads(Path("gain.json").read_text())
+    assert told["asked"]["split"] == "subject"
+    assert told["real"]["people"] == 1  # of nine, in the first fold

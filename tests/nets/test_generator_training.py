@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
 from torch import nn
@@ -136,7 +138,8 @@ def test_hybrid_training_moves_everything_and_repairs() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.0, 5.0])
-def test_lambda_weighs_the_repairing_loss(weight: float) -> None:
+@pytest.mark.parametrize("train", [train_hybrid, train_parts_privately])
+def test_lambda_weighs_the_repairing_loss(train: Callable[..., object], weight: float) -> None:
     """Without it, theta goes by the generator's own loss, whatever phi is."""
 
     def ends(factor: float) -> torch.Tensor:
@@ -144,12 +147,41 @@ def test_lambda_weighs_the_repairing_loss(weight: float) -> None:
         with torch.no_grad():
             repair.second.bias.fill_(factor)
         with seeded(6):
-            train_hybrid(
+            train(
                 net, repair, material(waves()), OWNERS, COURSE, secret_generator("cpu", 1), weight
             )
-        return net.enter.real.weight.detach()
+        return torch.cat([one.detach().flatten() for one in net.parameters()])
 
     assert torch.equal(ends(0.0), ends(1.0)) == (weight == 0)
+
+
+@pytest.mark.parametrize("weight", [0.5, 2.0])
+def test_a_private_step_takes_both_losses(weight: float) -> None:
+    """One step with hardly any noise, and no clipping: the gradient of the sum of equation (18)."""
+    net, repair = nets()
+    some, seen = material(waves()), []
+
+    class Watch:
+        def plant(self, parameters: Sequence[nn.Parameter], chance: float) -> None:
+            assert chance == 1
+
+        def observe(self, parameters: Sequence[nn.Parameter]) -> None:
+            seen.append(torch.cat([one.grad.flatten() for one in parameters]))
+
+    course = PrivateCourse(steps=1, lot=32, rate=0.0, noise=1e-9, clip=1e6)
+    with seeded(8):
+        train_parts_privately(
+            net, repair, some, OWNERS, course, secret_generator("cpu", 1), weight, Watch()
+        )
+    trained = [one for name, one in net.named_parameters() if name in private_names(net)]
+    with seeded(8):
+        diffusion, denoising = some.both_losses(net, repair, OWNERS)
+    wanted = torch.autograd.grad(
+        (diffusion + weight * denoising).mean(), [*trained, *repair.parameters()]
+    )
+    torch.testing.assert_close(
+        seen[0], torch.cat([one.flatten() for one in wanted]), atol=3e-4, rtol=1e-3
+    )
 
 
 def test_overwhelming_noise_leaves_no_trace_of_the_windows() -> None:

@@ -1,14 +1,15 @@
-"""A network as a compiled function."""
+"""A network as a compiled function; steps that are recorded on a GPU."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.graphs import as_function
+from sensorveil.nets.graphs import Inputs, Step, as_function, graphed, recorded
 
 
 def test_not_compiled_it_is_the_network_itself() -> None:
@@ -30,3 +31,49 @@ def test_compiled_it_keeps_the_weights_of_the_network() -> None:
     with torch.no_grad():
         net[2].bias.add_(1)
     torch.testing.assert_close(call(x), net(x))
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs a GPU")
+
+
+@on_gpu
+def test_what_only_the_recorded_work_holds_lives_on() -> None:
+    def made() -> Callable[[Inputs], torch.Tensor]:
+        ones = torch.ones(1000, device="cuda")
+        return recorded(lambda given: given["x"] + ones, {"x": torch.zeros(1000, device="cuda")})
+
+    work = made()
+    others = [torch.full((1000,), 7.0, device="cuda") for _ in range(100)]  # would take its place
+    x = torch.zeros(1000, device="cuda")
+    assert work({"x": x}).unique().tolist() == [1.0]
+    assert len(others) == 100
+
+
+@on_gpu
+def test_the_optimizer_of_a_recorded_step_lives_on() -> None:
+    """Recorded steps end where plain ones do, whoever else asks for memory."""
+
+    def trained(record: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        net = nn.Linear(64, 64, device="cuda")
+        x = torch.randn(32, 64, device="cuda")
+
+        def stepping() -> Step:
+            optimizer = torch.optim.Adam(net.parameters(), lr=0.01, capturable=True)
+
+            def step(index: torch.Tensor) -> None:
+                optimizer.zero_grad(set_to_none=True)
+                (net(x[index]) - x[index]).square().mean().backward()
+                optimizer.step()
+
+            first = torch.arange(16, device="cuda")
+            return graphed(step, first, net, optimizer) if record else step
+
+        take = stepping()
+        for number in range(50):
+            taken = torch.full((64, 64), float(number), device="cuda")
+            take(torch.arange(16, device="cuda") + number % 16)
+            del taken
+        return net.weight.detach()
+
+    torch.testing.assert_close(trained(record=True), trained(record=False))

@@ -63,7 +63,8 @@ class Watch:
         self.rows: list[torch.Tensor] = []
         self.seen: list[list[torch.Tensor]] = []
 
-    def plant(self, parameters: list[nn.Parameter]) -> None:
+    def plant(self, parameters: list[nn.Parameter], chance: float) -> None:
+        self.chance = chance
         self.rows = [one.grad_sample.clone() for one in parameters]
 
     def observe(self, parameters: list[nn.Parameter]) -> None:
@@ -116,6 +117,7 @@ def noises(clip: float, noise: float, count: int) -> list[list[torch.Tensor]]:
         what="",
         canaries=watch,
     )
+    assert watch.chance == 6 / 12  # canaries are told how likely a unit is drawn
     return watch.seen
 
 

@@ -80,7 +80,8 @@ class LiraScore:
 class Step:
     """Two neighbours in the paper's order: how far the first is above the second here.
 
-    `error` is the standard error of that over seeds, where there are several.
+    `error` is the standard error of that over seeds, where there are several. Recordings are dealt
+    alike to all rows of a seed, so differences are taken within seeds.
     """
 
     above: str
@@ -128,16 +129,18 @@ class DonorStudy:
         return float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else None
 
     def steps(self, figure: str) -> list[Step]:
-        """How far neighbours in the paper's order are apart, of the rows that are there."""
-        rows = {name: self.values(name, figure) for name in ORDERS[figure]}
-        there = [name for name, values in rows.items() if len(values)]
+        """How far neighbours in the paper's order are apart, over the seeds that both have."""
+        rows: dict[str, dict[int, float]] = {name: {} for name in ORDERS[figure]}
+        for score in self.scores:
+            if score.contender in rows:
+                rows[score.contender][score.seed] = score.figures()[figure]
         found = []
-        for above, below in pairwise(there):
-            apart = rows[above].mean() - rows[below].mean()
-            paired = len(rows[above]) == len(rows[below]) > 1
-            each = rows[above] - rows[below] if paired else None
-            error = None if each is None else float(each.std(ddof=1) / np.sqrt(len(each)))
-            found.append(Step(above, below, float(apart), error))
+        for above, below in pairwise([name for name, values in rows.items() if values]):
+            seeds = sorted({*rows[above]} & {*rows[below]})
+            apart = np.array([rows[above][seed] - rows[below][seed] for seed in seeds])
+            error = float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else None
+            if seeds:
+                found.append(Step(above, below, float(apart.mean()), error))
         return found
 
     def orders(self) -> dict[str, bool]:

@@ -30,6 +30,8 @@ from sensorveil.errors import Refusal, refuse_unknown
 if TYPE_CHECKING:
     from sensorveil.audit.donor_figures import DonorStudy
     from sensorveil.audit.donors import Contender
+    from sensorveil.data.windows import Windows
+    from sensorveil.measures.likeness import Likeness
 
 ROWS = ("raw", "plain", "hybrid", "hybrid-dp", "dp", "csi-vae")
 TABLES = {
@@ -94,8 +96,6 @@ def donors(
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import InferenceSettings
-    from sensorveil.measures.likeness import Likeness
     from sensorveil.measures.residual import ResidualModel
 
     screen = Screen(quiet, as_json)
@@ -115,7 +115,6 @@ def donors(
     options = given.data_options(option, data)
     windows, corpus, rules = load_whole(data, source, **options)
     windows = with_phases(windows, phases)
-    likeness = Likeness(keep, InferenceSettings.quick() if quick else None, device=device)
     asked = {
         "data": data,
         "options": options,
@@ -131,12 +130,6 @@ def donors(
         return {"study": asked, **study.as_dict(), "conditions": conditions(device)}
 
     with screen.bars():
-        if features and features.exists():
-            likeness.load(features, windows)
-        else:
-            likeness.fit(windows)
-        if features and not features.exists():
-            likeness.save(features)
         study = donor_study(
             contenders,
             windows,
@@ -144,7 +137,7 @@ def donors(
             keep,
             hide,
             classify=lambda some, seed: ResidualModel(size, seed, device).fit(some, keep),
-            likeness=likeness,
+            likeness=_likeness(windows, keep, features, quick, device),
             seeds=range(first_seed, first_seed + seeds),
             models=lira,
             groups=groups(windows, corpus, rules),
@@ -152,6 +145,22 @@ def donors(
         )
     _print(screen, study, data)
     screen.result(content(study))
+
+
+def _likeness(
+    windows: Windows, keep: str, features: Path | None, quick: bool, device: str
+) -> Likeness:
+    """What scores SSIM and FID: read from the file if it is there, else learnt and kept in it."""
+    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.likeness import Likeness
+
+    likeness = Likeness(keep, InferenceSettings.quick() if quick else None, device=device)
+    if features and features.exists():
+        return likeness.load(features, windows)
+    likeness.fit(windows)
+    if features:
+        likeness.save(features)
+    return likeness
 
 
 def _joined(screen: Screen, parts: list[Path], out: Path) -> None:

@@ -81,7 +81,7 @@ FAST: Mapping[str, Any] = {
     "filters": "32-64",
     "dense": "256",
     "told": "class",
-    "keep": 0.5,
+    "keep": 0.25,
     "avoid": 0.0,
     "tries": 4,
     "sampler": "dpm-solver++",

@@ -39,7 +39,9 @@ def graphed(
     with torch.cuda.graph(graph):
         step(given)
 
-    def replay(batch: torch.Tensor) -> None:
+    # What was recorded reads the tensors that `step` holds: they must live as long as it can be
+    # replayed, or other tensors come to lie in their place.
+    def replay(batch: torch.Tensor, _held: Step = step) -> None:
         given.copy_(batch)
         graph.replay()
 
@@ -79,7 +81,8 @@ def recorded(
     with torch.cuda.graph(graph):
         made = work(held)
 
-    def replay(given: Inputs) -> torch.Tensor:
+    # As above: the tensors that `work` holds must live on.
+    def replay(given: Inputs, _held: Callable[[Inputs], torch.Tensor] = work) -> torch.Tensor:
         rows = len(next(iter(given.values())))
         for name, one in given.items():
             held[name][:rows].copy_(one)
