@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -72,6 +73,26 @@ def test_it_is_led_away_from_what_is_avoided(trained: PrivDiffuser) -> None:
         likely.append(logs.exp().gather(1, avoided[:, None]).mean().item())
     assert likely[0] > likely[1] > likely[2]
     assert likely[2] < likely[0] - 0.03
+
+
+def test_of_several_tries_one_leaves_that_is_unlike_what_is_avoided(trained: PrivDiffuser) -> None:
+    """The class that was told comes first: it is read as often, or more often."""
+    windows, slight = example_windows(seed=5), {"keep": 1.0, "gender": 1e-9}
+    scaled = windows.scaled(trained.scaling_)
+    avoided = trained._avoided(scaled, np.random.default_rng(0))["gender"]
+    told = trained._told(scaled, {}, np.random.default_rng(0))
+    centres = torch.from_numpy(trained.centres_)
+    likely, right = [], []
+    for tries, strength in ((1, slight), (6, slight), (6, {**slight, "gender": 0.0})):
+        hidden = trained.altered(tries=tries).obfuscate(windows, strength, seed=1)
+        output = hidden.scaled(trained.scaling_)
+        logs = trained._read(output, "gender")
+        likely.append(logs.exp().gather(1, avoided[:, None]).mean().item())
+        read = (trained._features(output) @ centres.T).argmax(1)
+        right.append((read == (told @ centres.T).argmax(1)).float().mean().item())
+    assert right[1] >= right[0]
+    assert likely[1] < likely[0] - 0.05
+    assert likely[1] < likely[2] - 0.05, "a strength of 0 switches it off"
 
 
 def test_a_strength_for_each_window(tiny: PrivDiffuser) -> None:
@@ -298,3 +319,11 @@ def test_what_cannot_be_built_is_refused_before_training(
 ) -> None:
     with pytest.raises(Refusal, match=said):
         PrivDiffuser(preset, **settings)
+
+
+@pytest.mark.slow
+def test_what_the_document_shows_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "privdiffuser.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+    exec(code, {})
+    assert capsys.readouterr().out.strip() == "('keep', 'gender', 'weight')"

@@ -19,7 +19,8 @@ from sensorveil.errors import Refusal
 from sensorveil.measures.probes import held_out_people, probes
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
-from sensorveil.methods.guided import GuidedDiffusion, pieces
+from sensorveil.methods.guided import GuidedDiffusion
+from sensorveil.methods.pieces import pieces
 from sensorveil.nets.contrastive import ClassPoints, PublishedEncoder, SmallEncoder, train_encoder
 from sensorveil.nets.courses import Checkpoint
 from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, cast
@@ -25,8 +25,9 @@ from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
+from sensorveil.methods.pieces import PIECE, as_real, pieces
 from sensorveil.nets.courses import Gather
-from sensorveil.nets.denoising import FromVelocity, train_denoiser
+from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
 from sensorveil.nets.guidance import (
     Gradient,
@@ -37,13 +38,10 @@ from sensorveil.nets.guidance import (
     bounded,
     classifier_free,
 )
-from sensorveil.nets.levels import Denoiser, Levels
+from sensorveil.nets.levels import Levels
 from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.nets.seeding import seeded
 from sensorveil.progress import track
-
-PIECE = 2048
-"""Windows that go through the networks at once."""
 
 
 class GuidedDiffusion(Obfuscator):
@@ -164,7 +162,7 @@ class GuidedDiffusion(Obfuscator):
     def _gather(self, windows: Windows) -> Gather:
         """Gives the windows at some places, real and on the device."""
         gather = windows.on(self.device)
-        return lambda index: as_pairs(gather[index])
+        return lambda index: as_real(gather[index])
 
     # Obfuscating.
 
@@ -226,7 +224,7 @@ class GuidedDiffusion(Obfuscator):
     def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
         """From a piece's noise to its signals; with `many` pieces of one size still to come."""
         chosen, levels = self.settings, self._levels()
-        denoiser = _in_half(as_function(self.nets_["generator"], many and chosen.compiled))
+        denoiser = in_half(as_function(self.nets_["generator"], many and chosen.compiled))
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
@@ -238,12 +236,28 @@ class GuidedDiffusion(Obfuscator):
                 led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))
                 led = bounded(led, low, high, levels)
             sample = SAMPLERS[chosen.sampler]
-            return self._finished(sample(led, piece["noise"], levels, chosen.steps, chance))
+            return sample(led, piece["noise"], levels, chosen.steps, chance)
 
-        def likeness(made: torch.Tensor, piece: Inputs) -> torch.Tensor:
-            return (self._encoded(made) * piece["told"]).sum(1)
+        best = best_of(chosen.tries, work, self._worth()) if chosen.tries > 1 else work
+        return lambda piece: self._finished(best(piece))
 
-        return best_of(chosen.tries, work, likeness) if chosen.tries > 1 else work
+    def _worth(self) -> Callable[[torch.Tensor, Inputs], torch.Tensor]:
+        """How good a try is: like what was told, and unlike what is avoided.
+
+        A try that is of the class that was told is better than all that are not, and of these one
+        is the better the less its reader finds the class to avoid in it.
+        """
+        centres = torch.from_numpy(self.centres_).to(self.device)
+
+        def worth(made: torch.Tensor, piece: Inputs) -> torch.Tensor:
+            features, told = self._encoded(self._finished(made)), piece["told"]
+            right = (features @ centres.T).argmax(1) == (told @ centres.T).argmax(1)
+            unlike = torch.ones_like(right, dtype=features.dtype)
+            for read, weight in self._readers(piece):
+                unlike = unlike * (1 - (torch.as_tensor(weight) > 0) * read(made).exp())
+            return (features * told).sum(1) + right * (1 + unlike)
+
+        return worth
 
     def _readers(self, piece: Inputs) -> list[tuple[Reader, Weight]]:
         """For each attribute that is avoided: log p of the class to avoid, and its weight."""
@@ -340,41 +354,9 @@ class GuidedDiffusion(Obfuscator):
         """All networks of `nets_`."""
 
 
-def as_pairs(signal: torch.Tensor) -> torch.Tensor:
-    """A complex channel as two real ones, one after the other.
-
-    >>> as_pairs(torch.tensor([[[1 + 2j], [3 + 4j]]])).flatten().tolist()
-    [1.0, 2.0, 3.0, 4.0]
-    """
-    if not signal.is_complex():
-        return signal
-    parts = torch.view_as_real(signal).movedim(-1, 2)
-    return parts.flatten(1, 2)
-
-
-def pieces(count: int) -> Iterator[slice]:
-    """Rows that go through a network at once.
-
-    >>> [(rows.start, rows.stop) for rows in pieces(5000)]
-    [(0, 2048), (2048, 4096), (4096, 5000)]
-    """
-    for first in range(0, count, PIECE):
-        yield slice(first, min(first + PIECE, count))
-
-
 @lru_cache(maxsize=8)  # a stream asks for every window
 def _linear_levels(count: int, device: str) -> Levels:
     return Levels.linear(count).to(device)
-
-
-def _in_half(net: Callable[..., torch.Tensor]) -> Denoiser:
-    """The denoiser, in half precision on a GPU."""
-
-    def predict(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
-            return net(x, t, condition).float()
-
-    return predict
 
 
 def _numbers(weights: np.ndarray) -> torch.Tensor:

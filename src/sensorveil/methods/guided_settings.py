@@ -29,11 +29,11 @@ class GuidedSettings(Settings):
     `keep` is the weight of the classifier-free guidance (w1 of PrivDiffuser, w_U of CLOAK) and
     `avoid` that of the negated one for every hidden attribute (w2, w_S); both are strengths, and
     can be given anew when obfuscating. `avoids` is what to lead away from (see `AVOIDED`), `told`
-    what the generator is told (see `TOLD`). Of `tries` samples for each window the one leaves whose
-    features are most like what was told; the papers have one. With `compiled` the generator is
-    compiled where many windows go through it, which halves the time of large ones on a GPU once a
-    minute is spent on it. `reader_` settings are for all other networks. A training takes at most
-    `limit` steps (`reader_limit`; 0: no limit), however many windows there are.
+    what the generator is told (see `TOLD`). Of `tries` samples for each window one leaves that is
+    like what was told and unlike what is avoided; the papers have one. With `compiled` the
+    generator is compiled where many windows go through it, which halves the time of large ones on a
+    GPU once a minute is spent on it. `reader_` settings are for all other networks. A training
+    takes at most `limit` steps (`reader_limit`; 0: no limit), however many windows there are.
     """
 
     keep: float = 7.8

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.methods.guided import GuidedDiffusion, pieces
+from sensorveil.methods.guided import GuidedDiffusion
+from sensorveil.methods.pieces import pieces
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
 from sensorveil.nets.denoising import FromVelocity
 from sensorveil.nets.features import FeatureNet
@@ -40,7 +41,11 @@ class PrivDiffuser(GuidedDiffusion):
     - `avoids`: theirs is `wearer`, and so it is in their presets. It needs true labels, and who is
       led away from a class shows that class to whoever trains on the output. The default is
       `random`, by this reasoning: no audit has chosen it yet.
-    - `told=class` is ours: the generator is told the mean features of the class, and no more.
+    - `told=class` is ours: the generator is told the mean features of the class, and no more. So is
+      the best of several `tries`.
+
+    Preset `fast` is ours. Its sizes, `keep`, `tries` and steps were chosen on 4,000 validation
+    windows of MotionSense by what fixed models read there: activity in 96.5% (raw 97.6).
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()

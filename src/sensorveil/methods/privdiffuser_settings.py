@@ -82,7 +82,6 @@ FAST: Mapping[str, Any] = {
     "dense": "256",
     "told": "class",
     "keep": 0.25,
-    "avoid": 0.0,
     "tries": 4,
     "sampler": "dpm-solver++",
     "steps": 8,
@@ -97,7 +96,7 @@ FAST: Mapping[str, Any] = {
     "reader_limit": 3000,
 }
 
-_AS_PUBLISHED: Mapping[str, Any] = {"told": "features", "tries": 1, "avoid": 0.05}
+_AS_PUBLISHED: Mapping[str, Any] = {"told": "features", "tries": 1}
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "fast": FAST,

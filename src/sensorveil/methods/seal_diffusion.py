@@ -17,7 +17,7 @@ from torch import nn
 
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
-from sensorveil.methods.guided import as_pairs, pieces
+from sensorveil.methods.pieces import as_real, pieces
 from sensorveil.nets.courses import Course, Gather
 from sensorveil.nets.denoising import train_denoiser
 from sensorveil.nets.dense import ResidualDenoiser
@@ -64,7 +64,7 @@ class Diffusion:
         stored = donors.on(self.device)
 
         def gather(index: torch.Tensor) -> torch.Tensor:
-            return as_pairs(stored[index])
+            return as_real(stored[index])
 
         self._fit_coder(gather, len(donors))
         latents = self._latents(gather, len(donors))
