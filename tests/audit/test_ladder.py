@@ -149,6 +149,19 @@ def test_halves_of_the_test_never_share_a_person_or_a_sample(people):
     assert insider_halves(replace(same, test=thinned(same.test, 100, 0))) == []
 
 
+def test_single_clips_are_dealt_to_two_halves():
+    """A clip is a recording of its own: each half of them leaks once, to attack the other."""
+    same = load("simulated", "recording", people=20, windows=40)
+    clips = len(same.test)
+    test = replace(same.test, recording=np.arange(clips), start=np.zeros(clips, int))
+    test = replace(test, recordings=tuple(f"clip {n}" for n in range(clips)))
+    (first, second), (third, fourth) = insider_halves(replace(same, test=test))
+    np.testing.assert_array_equal(first, fourth)
+    np.testing.assert_array_equal(second, third)
+    np.testing.assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(clips))
+    assert 0.4 < len(first) / clips < 0.6
+
+
 def test_raw_data_is_not_hidden(people):
     found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people)
     assert found.verdict.status == NOT_HIDDEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -27,6 +28,51 @@ TINY = {
     "private_steps": 2,
     "noise": 8.0,
 }
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+FIGURES = {"auc": 2, "ssim": 2, "fid": 0, "lira_classifier_auc": 2, "lira_generator_auc": 2}
+"""What docs/csi.md states of a study of donors, and to how many digits."""
+
+
+def stated(study: dict[str, Any]) -> list[str]:
+    """The rows of a study's table in the document."""
+    promised: dict[str, list[float]] = {}
+    for score in study["scores"]:
+        epsilon = (score["privacy"] or {}).get("epsilon")
+        promised.setdefault(score["contender"], []).extend([epsilon] if epsilon else [])
+    rows = []
+    for name, means in study["means"].items():
+        epsilon = max(promised.get(name, []), default=None)
+        cells = [_cell(means.get(figure), digits) for figure, digits in FIGURES.items()]
+        rows.append(f"| {name} | {' | '.join(cells)} | {f'{epsilon:.1f}' if epsilon else 'none'} |")
+    return rows
+
+
+def _cell(found: list[float] | None, digits: int) -> str:
+    if found is None:
+        return "-"
+    mean, spread = found
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+
+
+@pytest.mark.parametrize("name", ["csi-simulated-donors", "csi5300-donors", "csi-restored"])
+def test_tables_are_those_of_the_results(name: str) -> None:
+    place = RESULTS / f"{name}.json"
+    if not place.exists():
+        pytest.skip(f"{place.name} is not among the results")
+    for row in stated(json.loads(place.read_text())):
+        assert row in TEXT
+
+
+def test_the_gain_is_that_of_the_results() -> None:
+    place = RESULTS / "csi-simulated-cross-domain.json"
+    if not place.exists():
+        pytest.skip(f"{place.name} is not among the results")
+    found = json.loads(place.read_text())
+    for part in ("real", "mixed", "gain"):
+        value, low, high = (100 * found[part][end] for end in ("value", "low", "high"))
+        assert f"{value:.1f}% ({low:.1f} to {high:.1f})" in TEXT
 
 
 def lines(language: str) -> list[str]:

@@ -47,3 +47,10 @@ def test_unknown_windows_do_not_count():
     person = np.repeat(np.arange(20), 10)
     labels = np.where(np.arange(200) % 2, person % 2, UNKNOWN)
     assert counted_advantage(person % 2, labels, person, people_folds(person)) == pytest.approx(0.5)
+
+
+def test_each_person_counts_alike():
+    """Half of the people have three times as many windows: guessing is still right in half."""
+    person = np.repeat(np.arange(20), np.where(np.arange(20) % 2, 30, 10))
+    told = counted_advantage(person % 2, person % 2, person, people_folds(person))
+    assert told == pytest.approx(0.5)

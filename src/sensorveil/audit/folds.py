@@ -116,13 +116,13 @@ def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
         np.minimum.at(begin, test.recording, test.start)
         np.maximum.at(end, test.recording, test.start + test.length)
         middle = ((begin + end) // 2)[test.recording]
-        if (end - begin <= test.length).all():  # a recording is one window: deal them at random
-            dealt = np.random.default_rng(0).random(len(begin)) < 0.5
-            middle = np.where(dealt[test.recording], end.max(), 0)
         late = test.start >= middle
         halves = [
             (test.start + test.length <= middle, late),
             (test.start >= middle + test.length, ~late),
         ]
+        if (end - begin <= test.length).all():  # a recording is one window: deal them at random
+            dealt = (np.random.default_rng(0).random(len(begin)) < 0.5)[test.recording]
+            halves = [(dealt, ~dealt), (~dealt, dealt)]
     found = [(np.flatnonzero(known), np.flatnonzero(attacked)) for known, attacked in halves]
     return found if min(len(known) for known, _ in found) >= _FEWEST else []
