@@ -235,6 +235,21 @@ def test_told_the_class_alone_the_output_depends_on_nothing_else(tiny: PrivDiffu
     np.testing.assert_array_equal(first[same], second[same])
 
 
+def test_a_panel_reads_the_class_that_is_told(tmp_path: Path) -> None:
+    windows = example_windows()
+    settings = {**TINY, "avoids": "none", "panel": 2}
+    veil = PrivDiffuser(**settings).fit(windows, "activity", "gender")
+    read = veil.panel_.predict(windows)
+    assert (read == windows.labels["activity"]).mean() > 0.9
+    veil.centres_ = veil.centres_[::-1].copy()  # by its features each window is of the other class
+    told = veil._told(windows.scaled(veil.scaling_), {}, np.random.default_rng(0)).numpy()
+    np.testing.assert_array_equal(told, veil.centres_[read])
+    again = load_run(save_run(veil, tmp_path / "run"))
+    np.testing.assert_array_equal(
+        again.obfuscate(windows, seed=1).signal, veil.obfuscate(windows, seed=1).signal
+    )
+
+
 def test_a_class_is_read_among_those_that_occur() -> None:
     """Two kept attributes of which one combination never occurs: it is never told."""
     windows = example_windows()
@@ -255,6 +270,7 @@ def test_a_class_is_read_among_those_that_occur() -> None:
         ("filters", "8-x", "whole numbers"),
         ("keep", -1.0, "0 or more"),
         ("epochs", 0, "above 0"),
+        ("panel", -1, "0 or more"),
     ],
 )
 def test_settings_are_checked(name: str, value: object, limit: str) -> None:

@@ -22,9 +22,10 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
+from sensorveil.measures.inference import Panel, seen_shape
 from sensorveil.methods.base import Capabilities, Obfuscator
-from sensorveil.methods.classes import joint_classes
-from sensorveil.methods.guided_settings import GUIDING, GuidedSettings
+from sensorveil.methods.classes import READER, joint_classes
+from sensorveil.methods.guided_settings import GUIDING, PANEL, GuidedSettings
 from sensorveil.methods.pieces import PIECE, as_real, pieces
 from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
@@ -40,7 +41,7 @@ from sensorveil.nets.guidance import (
 )
 from sensorveil.nets.levels import Levels
 from sensorveil.nets.samplers import SAMPLERS
-from sensorveil.nets.seeding import seeded
+from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
 
 
@@ -129,6 +130,11 @@ class GuidedDiffusion(Obfuscator):
         features = self._features(windows).cpu().numpy()
         means = np.stack([features[codes == code].mean(0) for code in range(len(self.cells_))])
         self.centres_ = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        if self.settings.panel:
+            self.panel_ = self._panel().fit_codes(windows.scaled(None), codes, len(self.cells_))
+
+    def _panel(self) -> Panel:
+        return Panel(self.settings.panel, PANEL, derived(self.seed, READER), self.device)
 
     def _fit_generator(self, gather: Gather, told: torch.Tensor, seed: int) -> None:
         """The denoiser of what `gather` gives, told the features (n, size) of all of it."""
@@ -294,11 +300,17 @@ class GuidedDiffusion(Obfuscator):
         self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
     ) -> torch.Tensor:
         """What the generator is told of each window: (n, features)."""
-        features = self._features(windows)
         if self.settings.told == "features":
-            return features
+            return self._features(windows)
         centres = torch.from_numpy(self.centres_).to(self.device)
-        return centres[(features @ centres.T).argmax(1)]
+        return centres[self._cells(windows)]
+
+    def _cells(self, windows: Windows) -> torch.Tensor:
+        """The class of each window as it is read, a row of `cells_`."""
+        if self.settings.panel:
+            return self._tensor(self.panel_.predict(windows.scaled(None)))
+        centres = torch.from_numpy(self.centres_).to(self.device)
+        return (self._features(windows) @ centres.T).argmax(1)
 
     def _condition(self, windows: Windows) -> np.ndarray:
         """What the generator is told, and the hidden classes where they are read.
@@ -337,11 +349,19 @@ class GuidedDiffusion(Obfuscator):
             "centres": self.centres_,
             "limits": self.limits_,
             **weights,
+            **(
+                {f"panel.{k}": v for k, v in self.panel_.state().items()}
+                if self.settings.panel
+                else {}
+            ),
         }
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.cells_, self.centres_ = state["cells"], state["centres"]
         self.limits_ = state["limits"]
+        if self.settings.panel:
+            seen = seen_shape(self.shape_, self.complex_)
+            self.panel_ = self._panel().restore(part_of(state, "panel."), seen, len(self.cells_))
         self.nets_: dict[str, nn.Module] = {}
         for which in self._net_names():
             net = self._blank_net(which)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sensorveil.errors import refuse_unknown
+from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.base import Settings
 from sensorveil.nets.courses import Course
 from sensorveil.nets.samplers import SAMPLERS
@@ -21,6 +22,9 @@ The papers tell the features. They are made to tell the kept class, and tell mor
 GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps", "tries", "compiled")
 """Settings that can be other ones without training anything anew."""
 
+PANEL = InferenceSettings(width=24, epochs=12, batch=64, rate=4e-3)
+"""Each model of a panel: those of `resample`."""
+
 
 @dataclass(frozen=True)
 class GuidedSettings(Settings):
@@ -33,7 +37,9 @@ class GuidedSettings(Settings):
     like what was told and unlike what is avoided; the papers have one. With `compiled` the
     generator is compiled where many windows go through it, which halves the time of large ones on a
     GPU once a minute is spent on it. `reader_` settings are for all other networks. A training
-    takes at most `limit` steps (`reader_limit`; 0: no limit), however many windows there are.
+    takes at most `limit` steps (`reader_limit`; 0: no limit), however many windows there are. A
+    `panel` of so many models reads the class where nothing but the class is told (see `PANEL`);
+    with 0 it is the class whose features are nearest.
     """
 
     keep: float = 7.8
@@ -56,6 +62,7 @@ class GuidedSettings(Settings):
     reader_batch: int = 512
     reader_rate: float = 4e-4
     reader_limit: int = 0
+    panel: int = 0
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
@@ -78,7 +85,7 @@ class GuidedSettings(Settings):
 
     def may_be_zero(self) -> tuple[str, ...]:
         """The numbers that switch something off where they are 0."""
-        return ("keep", "avoid", "limit", "reader_limit")
+        return ("keep", "avoid", "limit", "reader_limit", "panel")
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """A setting such as "512-128" as numbers, or its refusal."""
