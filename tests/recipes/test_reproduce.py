@@ -125,10 +125,11 @@ def guided(plan: Plan, diffusion: Recipe) -> Plan:
 
 def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe) -> None:
     found = accuracies(diffusion, guided, lambda so_far: None, 0)
-    plain, negation, papers, whole = (row["settings"] for row in found["rows"])
+    plain, negation, papers, alone, whole = (row["settings"] for row in found["rows"])
     assert {**plain, "avoids": "wearer", "avoid": 0.05} == papers
     assert negation == {**papers, "regularise": 0.0}
     assert papers == {**whole, "avoids": "wearer", "avoid": 0.05, "told": "features", "tries": 1}
+    assert alone == {**papers, "told": "class", "tries": whole["tries"]}
     read = found["rows"][-1]["read"]
     assert set(read) == {"activity", "gender", "weight"}
     # 40 windows are read, of which each is 1/40.
