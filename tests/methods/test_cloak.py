@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from sensorveil.audit.results import NOT_HIDDEN
+from sensorveil.audit.stored import read_audit
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.cloak import Cloak
@@ -359,6 +361,19 @@ def test_what_the_document_shows_runs(capsys: pytest.CaptureFixture[str]) -> Non
     (code,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
     exec(code, {})
     assert "gender" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["cloak", "cloak-panel"])
+def test_what_the_document_says_of_the_audits_is_in_them(kind: str) -> None:
+    root = Path(__file__).parents[2]
+    text = " ".join((root / "docs" / "cloak.md").read_text("utf-8").split())
+    found = read_audit(root / "results" / f"watch-{kind}-recording-audit")
+    (side,) = (one for one in found.main.attributes if one.attribute == "side")
+    (exercise,) = found.main.kept
+    assert found.quick
+    assert found.verdict().status == NOT_HIDDEN
+    assert f"{100 * (side.worst.accuracy.value - side.majority):.1f} points" in text
+    assert f"{100 * exercise.unchanged.value:.1f}%" in text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from sensorveil.cli.main import app
 from sensorveil.data.catalog import load
 from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.registry import method
+from sensorveil.recipes.diffusion_parts import _veils
 from sensorveil.recipes.obscurenet_parts import grid, timing, training
 from sensorveil.recipes.parts import measure
 from sensorveil.recipes.plan import Plan
@@ -135,6 +137,16 @@ def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe
     # 40 windows are read, of which each is 1/40.
     assert (read["activity"]["accuracy"]["value"] * 40) % 1 == pytest.approx(0, abs=1e-6)
     assert whole == guided.runs[0].about()
+
+
+def test_a_part_asks_for_some_seeds_and_other_settings(guided: Plan, diffusion: Recipe) -> None:
+    first = guided.runs[0]
+    plan = replace(guided, seeds=(3, 4), runs=(first, copy.copy(first)))
+    few = replace(diffusion, parts={"tradeoff": {"seeds": 1, "altered": {"tries": 1}}, "all": {}})
+    (veil,) = _veils(few, plan, "tradeoff")
+    assert veil.about() == {**first.about(), "tries": 1}
+    assert [one.about() for one in _veils(few, plan, "all")] == [first.about()] * 2
+    assert [plan.seeds_for(few, name) for name in ("gender", "weight")] == [(3, 4), (3,)]
 
 
 def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion: Recipe) -> None:

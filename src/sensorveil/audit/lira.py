@@ -65,6 +65,12 @@ def lira(
     return _attacked(scores, inside, target=shadows)
 
 
+def check_models(models: int) -> None:
+    """Refuses a number of models that cannot be the target in turn."""
+    if models < 4 or models % 2:
+        raise Refusal(f"{models} models are no pairs that attack each other; take 4, 6, 8 or more")
+
+
 def lira_in_turn(
     train: Callable[[Windows, int], Any],
     scores: Mapping[str, Score],
@@ -80,8 +86,7 @@ def lira_in_turn(
     its partner a shadow, a member would have fewer shadows that saw it, hence a rougher centre of
     these, and would look like no member.) The same models are asked by each of the `scores`.
     """
-    if models < 4 or models % 2:
-        raise Refusal(f"{models} models are no pairs that attack each other; take 4, 6, 8 or more")
+    check_models(models)
     inside = complements(windows.recording if groups is None else groups, models // 2, seed)
     found = _scored(train, list(scores.values()), windows, inside, seed)
     return {

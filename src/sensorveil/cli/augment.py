@@ -57,7 +57,7 @@ def augment(
     from sensorveil.measures.residual import ResidualModel
 
     screen = Screen(quiet, as_json)
-    check_out(out, seeds)
+    check_out(out, seeds, first_seed)
     if join:
         parts = read_parts(join, "asked")
         more = {"conditions": conditions(), "parts": [part["conditions"] for part in parts]}

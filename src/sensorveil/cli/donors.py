@@ -93,6 +93,7 @@ def donors(
 ) -> None:
     """Tables I and II of the CSI paper: what generated windows give away, and how good they are."""
     from sensorveil.audit.donors import donor_study
+    from sensorveil.audit.lira import check_models
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
     from sensorveil.files import write_json
@@ -101,7 +102,9 @@ def donors(
     screen = Screen(quiet, as_json)
     if join:
         return _joined(screen, join, out)
-    check_out(out, max(seeds, min(lira, 1)))
+    check_out(out, max(seeds, min(lira, 1)), first_seed)
+    if lira:
+        check_models(lira)
     device = given.check_device(device)
     contenders = _contenders(
         given.names(row or list(ROWS)),

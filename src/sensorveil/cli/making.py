@@ -93,8 +93,10 @@ def classifier(quick: bool) -> ResidualSettings:
     return ResidualSettings.quick() if quick else ResidualSettings()
 
 
-def check_out(out: Path, seeds: int) -> None:
-    """Refuses a place for the result, or a number of seeds, that makes no sense."""
+def check_out(out: Path, seeds: int, first_seed: int = 0) -> None:
+    """Refuses a place for the result, or seeds, that make no sense."""
     if seeds < 1:
         raise Refusal(f"--seeds is {seeds}; at least one is needed")
+    if first_seed < 0:
+        raise Refusal(f"--first-seed is {first_seed}; it must be 0 or more")
     given.check_file(out, ".json")

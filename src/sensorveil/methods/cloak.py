@@ -219,7 +219,7 @@ class Cloak(GuidedDiffusion):
         if self.settings.told == "class" or not share.any():
             return told
         centres = torch.from_numpy(self.centres_).to(self.device)
-        cells = self._cells(windows)
+        cells = self._cells(windows, told)
         drawn = generator.standard_normal((len(windows), told.shape[1]), dtype=np.float32)
         roots = torch.from_numpy(self.spreads_).to(self.device)[cells]
         noise = (roots @ torch.from_numpy(drawn).to(self.device).unsqueeze(2)).squeeze(2)
@@ -238,12 +238,12 @@ class Cloak(GuidedDiffusion):
         rehearsal.nets_, rehearsal.metrics_, rehearsal.checkpoint = {}, {}, None
         rehearsal._fit_condition(windows.select(~held))
         told = rehearsal._told(apart, {}, np.random.default_rng(self.seed)).cpu().numpy()
-        features = rehearsal._features(apart).cpu().numpy()
-        cells = rehearsal._cells(apart).cpu().numpy()
+        features = rehearsal._features(apart)
+        cells = rehearsal._cells(apart, features).cpu().numpy()
         self.metrics_["probe"] = {
             "people": len(np.unique(apart.subject)),
             "windows": len(apart),
-            "z_U": probes(features, cells, apart),
+            "z_U": probes(features.cpu().numpy(), cells, apart),
             "told": probes(told, cells, apart),
         }
 

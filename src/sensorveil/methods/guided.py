@@ -305,12 +305,13 @@ class GuidedDiffusion(Obfuscator):
         centres = torch.from_numpy(self.centres_).to(self.device)
         return centres[self._cells(windows)]
 
-    def _cells(self, windows: Windows) -> torch.Tensor:
-        """The class of each window as it is read, a row of `cells_`."""
+    def _cells(self, windows: Windows, features: torch.Tensor | None = None) -> torch.Tensor:
+        """The class of each window as it is read, a row of `cells_`; `features` if known."""
         if self.settings.panel:
             return self._tensor(self.panel_.predict(windows.scaled(None)))
+        features = self._features(windows) if features is None else features
         centres = torch.from_numpy(self.centres_).to(self.device)
-        return (self._features(windows) @ centres.T).argmax(1)
+        return (features @ centres.T).argmax(1)
 
     def _condition(self, windows: Windows) -> np.ndarray:
         """What the generator is told, and the hidden classes where they are read.

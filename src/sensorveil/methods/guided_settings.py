@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sensorveil.errors import refuse_unknown
-from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.base import Settings
+from sensorveil.methods.resample import ResampleSettings
 from sensorveil.nets.courses import Course
 from sensorveil.nets.samplers import SAMPLERS
 
@@ -22,7 +22,7 @@ The papers tell the features. They are made to tell the kept class, and tell mor
 GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps", "tries", "compiled")
 """Settings that can be other ones without training anything anew."""
 
-PANEL = InferenceSettings(width=24, epochs=12, batch=64, rate=4e-3)
+PANEL = ResampleSettings().reader()
 """Each model of a panel: those of `resample`."""
 
 

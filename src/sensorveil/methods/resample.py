@@ -40,6 +40,10 @@ class ResampleSettings(Settings):
         for name, value in vars(self).items():
             self.require(value > 0, name, "above 0")
 
+    def reader(self) -> InferenceSettings:
+        """One of the classifiers."""
+        return InferenceSettings(self.width, self.epochs, self.batch, self.rate)
+
 
 class Resample(Obfuscator):
     """Reads the kept attributes and emits a random training window of that class.
@@ -87,8 +91,7 @@ class Resample(Obfuscator):
 
     def _reader(self) -> Panel:
         chosen = self.settings
-        settings = InferenceSettings(chosen.width, chosen.epochs, chosen.batch, chosen.rate)
-        return Panel(chosen.readers, settings, derived(self.seed, READER), self.device)
+        return Panel(chosen.readers, chosen.reader(), derived(self.seed, READER), self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         parts = {

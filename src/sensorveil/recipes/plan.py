@@ -101,7 +101,7 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
 def read_by(
     recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]
 ) -> dict[str, Any]:
-    """What the fixed models of both kinds read of each attribute."""
+    """What fixed models of both kinds read of each attribute; outputs are of the first seeds."""
     return {
         kind: {
             name: scores_of(
