@@ -326,6 +326,8 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "method" in refused(name, *out, "--method", "cloak")
     assert "'epoch'" in refused(name, *out, "--set", "epoch=3")
     assert "'epochs'" in refused(name, *out, "--set", "epochs=-3")
+    # Sizes look like a number where there is one, and are text all the same.
+    assert "'dense'" in refused("privdiffuser-geotec-gender", *out, "--set", "dense=0")
     assert "'slow'" in refused(name, *out, "--preset", "slow")
     assert "'grid'" in refused("obscurenet-mobiact-both", *out, "--part", "accuracy,grid")
     assert "'alpha'" in refused(name, *out, "--part", "grid", "--set", "alpha=1")

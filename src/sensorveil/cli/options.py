@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,13 +89,14 @@ def data_options(given: list[str] | None, data: str) -> dict[str, Any]:
     return found
 
 
-def settings(given: list[str] | None, kind: type, method: str) -> dict[str, Any]:
-    """name=value pairs as the types that a method's settings have."""
-    types = {entry.name: str(entry.type) for entry in fields(kind)}
+def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> dict[str, Any]:
+    """name=value pairs as the types that settings have: a method's, or those of several."""
+    kinds = [kind] if isinstance(kind, type) else kind
+    types = {entry.name: str(entry.type) for one in kinds for entry in fields(one)}
     found = {}
     for name, value in pairs(given, "setting").items():
         if name not in types:
-            raise refuse_unknown(f"setting of {method}", name, list(types))
+            raise refuse_unknown(f"setting of {of}", name, list(types))
         found[name] = _typed(value, types[name], f"setting '{name}'")
     return found
 

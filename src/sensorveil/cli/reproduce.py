@@ -61,7 +61,7 @@ def reproduce(
     from sensorveil.recipes.parts import measure
     from sensorveil.recipes.plan import Plan
     from sensorveil.recipes.recipe import names, recipe
-    from sensorveil.recipes.reproduce import check
+    from sensorveil.recipes.reproduce import check, kinds_of_settings
 
     screen = Screen(quiet, as_json)
     if name == "list":
@@ -78,7 +78,7 @@ def reproduce(
     if seeds < 1 or leaks < 0 or (windows is not None and windows < 1):
         raise Refusal("--seeds and --windows must be 1 or more, and --leaks 0 or more")
     places = _places(out, chosen, parts)
-    overrides = given.values(setting, "--set")
+    overrides = given.settings(setting, kinds_of_settings(chosen), chosen.name)
     check(chosen, parts, preset, overrides)
     device = given.check_device(device)
     split = sensorveil.load(

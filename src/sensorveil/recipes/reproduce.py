@@ -23,19 +23,17 @@ from sensorveil.recipes.plan import DENSE, Done, Plan, made, raw_models, read_by
 from sensorveil.recipes.recipe import Recipe, Row
 
 
+def kinds_of_settings(recipe: Recipe) -> list[type]:
+    """Whose settings can be given for all rows of a recipe."""
+    kinds: list[type] = [method(row.method).Settings for row in recipe.rows]
+    return [*kinds, Federation] if any(row.federation for row in recipe.rows) else kinds
+
+
 def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[str, Any]) -> None:
     """Refuses what cannot be run, before anything is loaded, trained or written."""
     for part in parts:
         if part not in recipe.parts:
             raise refuse_unknown(f"part of {recipe.name}", part, list(recipe.parts))
-    known = {
-        name for row in recipe.rows for name in method(row.method).Settings.__dataclass_fields__
-    }
-    if any(row.federation for row in recipe.rows):
-        known |= set(Federation.__dataclass_fields__)
-    for name in overrides:
-        if name not in known:
-            raise refuse_unknown(f"setting of {recipe.name}", name, sorted(known))
     for row in recipe.rows:
         made(recipe, row.method, preset, 0, "cpu", {**row.settings, **row.altered, **overrides})
         federation(row, overrides, seed=0)
