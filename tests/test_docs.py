@@ -106,6 +106,76 @@ def test_readme_says_what_attackers_of_obscurenet_reach(modifier, level):
     assert f"{100 * best:.1f}%" in README.replace("\n", " ")
 
 
+PRIVDIFFUSER = {
+    "": {"raw": "raw data", "PrivDiffuser, the preset's own settings": "**`fast`**"},
+    "-as-published": {
+        "Diffusion": "`fast`, settings of Diffusion",
+        "Diffusion with Negation": "`fast`, settings of Diffusion with Negation",
+        "PrivDiffuser": "`fast`, settings of PrivDiffuser",
+        "PrivDiffuser, told the class alone": (
+            "`fast`, settings of PrivDiffuser, told the class alone"
+        ),
+    },
+    "-preset-paper": {
+        "Diffusion": "`paper`, Diffusion",
+        "Diffusion with Negation": "`paper`, Diffusion with Negation",
+        "PrivDiffuser": "`paper`, PrivDiffuser",
+    },
+}
+GEOTEC = {**PRIVDIFFUSER[""], "PrivDiffuser": "settings of PrivDiffuser"}
+
+
+def result(name: str) -> dict:
+    return json.loads((ROOT / "results" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        *((f"privdiffuser-motionsense-gender-accuracy{end}", p) for end, p in PRIVDIFFUSER.items()),
+        ("privdiffuser-geotec-gender-accuracy", GEOTEC),
+    ],
+)
+def test_tables_of_privdiffuser_are_those_of_the_results(name, labels):
+    found, text = result(name), (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    rows = {"raw": found["raw"]} | {row["label"]: row for row in found["rows"]}
+    for label, shown in labels.items():
+        read = [
+            [rows[label][kind][of]["accuracy"]["value"] for kind in ("read", "read_dense")]
+            for of in ("activity", "gender")
+        ]
+        cells = [" / ".join(f"{100 * value:.1f}" for value in pair) for pair in read]
+        assert f"| {shown} | {cells[0]} | {cells[1]} |" in text
+
+
+def test_samplers_of_privdiffuser_are_those_of_the_results():
+    text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    slow, fast = rows = result("privdiffuser-motionsense-gender-samplers")["rows"]
+    for row in rows:
+        chosen, read = row["settings"], row["read"]["activity"]["accuracy"]["value"]
+        told = row["retrained"]["gender"]["accuracy"]["value"]
+        assert (
+            f"| `{chosen['sampler']}` | {chosen['steps']} | {1000 * row['seconds_a_window']:.3f}"
+            f" | {100 * read:.1f} | {100 * told:.1f} |"
+        ) in text
+    assert slow["seconds_a_window"] > 5 * fast["seconds_a_window"]
+
+
+def test_the_audit_of_privdiffuser_says_what_its_document_says():
+    audit = read_audit(ROOT / "results" / "motionsense-privdiffuser-paper-audit")
+    text = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    assert (audit.quick, len(audit.seeds), audit.main.split) == (False, 1, "paper")
+    assert {one.attribute: one.verdict.status for one in audit.main.attributes} == dict.fromkeys(
+        ("gender", "age", "height", "subject", "weight"), HIDDEN
+    )
+    (activity,) = audit.main.kept
+    shown = (activity.unchanged.value, activity.raw.value)
+    assert "read in {:.1%} of windows (raw: {:.1%})".format(*shown) in text
+    signal = audit.main.signal
+    for kept in (signal.frequency_correlation, signal.energy_correlation):
+        assert f"correlate by {kept:.2f} with" in text
+
+
 def test_links_lead_somewhere():
     for document in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text("utf-8")):

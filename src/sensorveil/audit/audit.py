@@ -11,7 +11,15 @@ from sensorveil.audit.attackers import Budget, Evidence
 from sensorveil.audit.bounded import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
-from sensorveil.audit.folds import Fold, Output, check_others, obfuscated, second, thinned
+from sensorveil.audit.folds import (
+    Fold,
+    Output,
+    check_others,
+    obfuscated,
+    second,
+    thin_places,
+    thinned,
+)
 from sensorveil.audit.ladder import climb
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
@@ -45,6 +53,9 @@ PLAIN = ("none", "noise", "downsample", "resample")
 
 LINKAGE_DRAWS = 5
 """How often sessions are drawn and obfuscated anew to be linked."""
+
+TRADE_OFF_WINDOWS = 4_000
+"""At most so many test windows stand behind a point of the trade-off plot: some methods are slow."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +186,7 @@ def audit_split(
         identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
         told=probed(first.veil),
-        trade_off=_trade_off(first, output, settings, device),
+        trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
     )
 
@@ -228,27 +239,33 @@ def _reidentification(
 
 
 def _trade_off(
-    fold: Fold, output: Output, settings: AuditSettings, device: str
+    fold: Fold, output: Output, settings: AuditSettings, strength: Strength | None, device: str
 ) -> tuple[TradeOff, ...]:
-    """This run and the plain methods, all by one cheap attacker and application, side by side.
+    """This run, its variants and the plain methods, all by one cheap attacker and application.
 
     The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's;
-    both are random convolutions, on one fold and seed.
+    both are random convolutions, on one fold and seed, and on some of the test windows.
     """
-    policy, budget = fold.veil.policy_, settings.budget
+    veil, budget = fold.veil, settings.budget
+    policy = veil.policy_
     hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
     if hide is None:
         return ()
-    keep, test = policy.keep[0], fold.split.test
-    train = thinned(fold.split.train, budget.windows, 0)
-    made = {fold.veil.name: (output.train, output.test)}
+    shown = thin_places(fold.split.test, TRADE_OFF_WINDOWS, 0)
+    test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
+    made = {veil.name: (output.train, output.test.select(shown))}
+    for name, other in veil.variants().items():
+        made[name] = (
+            other.obfuscate(train, strength, seed=1),
+            other.obfuscate(test, strength, seed=2),
+        )
     for name in settings.plain:
-        if name != fold.veil.name:
-            veil = registry[name](device=device).fit(fold.split.train, policy.keep, policy.hide)
-            made[name] = (veil.obfuscate(train, seed=1), veil.obfuscate(test, seed=2))
+        if name != veil.name:
+            plain = registry[name](device=device).fit(fold.split.train, policy.keep, policy.hide)
+            made[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
     tests = {name: hidden for name, (_, hidden) in made.items()}
     reader = Evidence(train, tests, budget, 0, device)
-    kept = read(reader, train, test, keep)
+    kept = read(reader, train, test, policy.keep[0])
     points = []
     for name, (hidden_train, hidden_test) in made.items():
         attacker = Evidence(hidden_train, {name: hidden_test}, budget, 0, device)

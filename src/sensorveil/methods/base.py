@@ -196,6 +196,10 @@ class Obfuscator(ABC):
         """Whether obfuscation must be given the wearer's true hidden labels."""
         return self.capabilities.needs_wearer
 
+    def variants(self) -> dict[str, Self]:
+        """The same trained method with other settings that belong beside it on the audit's page."""
+        return {}
+
     def notices(self) -> tuple[str, ...]:
         """What the run's card must say beside what it says of every method."""
         return ()

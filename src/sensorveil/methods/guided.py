@@ -25,7 +25,7 @@ from sensorveil.files import part_of
 from sensorveil.measures.inference import Panel, seen_shape
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.methods.guided_settings import GUIDING, PANEL, GuidedSettings
+from sensorveil.methods.guided_settings import AVOIDED, GUIDING, PANEL, GuidedSettings
 from sensorveil.methods.pieces import PIECE, as_real, pieces
 from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
@@ -85,6 +85,11 @@ class GuidedDiffusion(Obfuscator):
             for name in self.policy_.hide:
                 other._add_hidden(windows.scaled(self.scaling_), name)
         return other
+
+    def variants(self) -> dict[str, Self]:
+        """Each other way to avoid, on the same weights."""
+        others = (way for way in AVOIDED if way != self.settings.avoids)
+        return {f"{self.name}, avoids={way}": self.altered(avoids=way) for way in others}
 
     # What a method says.
 
