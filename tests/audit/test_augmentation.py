@@ -55,14 +55,14 @@ class Perfect(NoObfuscation):
 def test_the_table_against_counting() -> None:
     """With one seed and one fold the values are plain accuracies."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
-    found = augmentation(
-        lambda seed: Perfect(seed=seed),
+    (found,) = augmentation(
+        {"perfect": lambda seed: Perfect(seed=seed)},
         [split(train, test)],
         "activity",
         "subject",
         train=lambda some, seed: Nearest(some),
         seeds=(0,),
-    )
+    ).values()
     real = (Nearest(train).predict(test) == test.codes("activity")).mean()
     assert found.real.value == pytest.approx(real)
     assert found.gain.value == pytest.approx(found.mixed.value - found.real.value)
@@ -83,14 +83,14 @@ def test_folds_bring_their_own_people() -> None:
         split(whole.select(whole.subject != person), whole.select(whole.subject == person))
         for person in range(4)
     ]
-    found = augmentation(
-        lambda seed: NoObfuscation(seed=seed),
+    (found,) = augmentation(
+        {"none": lambda seed: NoObfuscation(seed=seed)},
         folds,
         "activity",
         "subject",
         train=lambda some, seed: Nearest(some),
         seeds=(0, 1),
-    )
+    ).values()
     assert (found.real.people, found.real.seeds) == (4, 2)
     assert found.gain.value == 0  # the same windows twice have the same means
 
@@ -99,6 +99,9 @@ def test_parts_of_other_people_are_not_joined() -> None:
     tables = [np.ones((1, people, 3), int) for people in (2, 3)]
     with pytest.raises(Refusal, match="other people"):
         Augmentation.joined([Augmentation("activity", table).as_dict() for table in tables])
+    told = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
+    with pytest.raises(Refusal, match="another attribute"):
+        Augmentation.joined(told)
 
 
 def test_joined_is_one_to_one_and_keeps_names() -> None:
@@ -118,7 +121,7 @@ def test_both_are_trained_equally_long() -> None:
         return Nearest(some)
 
     augmentation(
-        lambda seed: NoObfuscation(seed=seed),
+        {"none": lambda seed: NoObfuscation(seed=seed)},
         [split(windows(20, 4), windows(12, 5))],
         "activity",
         "subject",
@@ -126,3 +129,35 @@ def test_both_are_trained_equally_long() -> None:
         seeds=(0,),
     )
     assert sizes == [40, 40]
+
+
+def test_several_generators_share_the_reader_of_real_windows() -> None:
+    """Each has the table that it has alone, and what is known is told after each seed."""
+    train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
+    makes = {
+        "none": lambda seed: NoObfuscation(seed=seed),
+        "perfect": lambda seed: Perfect(seed=seed),
+    }
+    trained, seen = [], []
+
+    def reader(some: Windows, seed: int) -> Nearest:
+        trained.append(seed)
+        return Nearest(some)
+
+    def asked(some: dict) -> dict[str, Augmentation]:
+        return augmentation(
+            some,
+            [split(train, test)],
+            "activity",
+            "subject",
+            train=reader,
+            seeds=(0, 1),
+            after=lambda found: seen.append({name: one.real.seeds for name, one in found.items()}),
+        )
+
+    both = asked(makes)
+    assert trained == [0, 0, 0, 1, 1, 1]  # one of real windows, and one for each generator
+    assert seen == [{"none": 1, "perfect": 1}, {"none": 2, "perfect": 2}]
+    for name, make in makes.items():
+        np.testing.assert_array_equal(both[name].table, asked({name: make})[name].table)
+    assert both["perfect"].gain.value > both["none"].gain.value == 0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit
-from sensorveil.audit.bounded import with_bounds
+from sensorveil.audit.bounded import _beats, with_bounds
 from sensorveil.audit.folds import Fold, obfuscated, second
 from sensorveil.audit.ladder import climb
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, AttributeAudit
+from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, AttributeAudit
+from sensorveil.audit.stored import read_audit
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -126,3 +129,33 @@ def test_the_audit_has_the_bound() -> None:
     (wanted,) = with_bounds([Fold(veil, split, other)], [found.main.attribute("gender")])
     assert wanted.bound is not None
     assert found.main.attribute("gender").bound == wanted.bound
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+DATA = {"geotec": "GeoTec", "audiomnist": "AudioMNIST", "watch": "watch"}
+SPOKEN = {"weight": "weight group", "subject": "who it is", "device": "phone or watch"}
+NOT_SHOWN = {"age", "height", "accent", "native"}
+
+
+@pytest.mark.parametrize("place", sorted(RESULTS.glob("*-seal-*-audit")), ids=lambda p: p.name)
+def test_seals_document_shows_its_audits_and_no_attacker_beats_the_bound(place: Path) -> None:
+    audit, text = read_audit(place), (RESULTS.parent / "docs" / "seal.md").read_text("utf-8")
+    part, name = audit.main, DATA[place.name.split("-")[0]]
+    raw, after = (100 * value.value for value in (part.kept[0].raw, part.kept[0].unchanged))
+    kept = f"{part.kept[0].attribute} {raw:.1f}, {after:.1f}"
+    assert f"| {name} | {kept} |" in text
+    for found in part.attributes:
+        others = [one for one in found.attacks if one.level not in (RAW, CONTROL)]
+        if part.unseen_people:
+            assert found.bound is not None
+            assert not any(_beats(one, found.bound) for one in others)
+        if found.attribute in NOT_SHOWN:
+            continue
+        spoken = SPOKEN.get(found.attribute, found.attribute)
+        spoken += " (not in the policy)" if found.role == "unlisted" else ""
+        best, area = found.worst.accuracy.value, max(one.auc.value for one in others)
+        row = f"| {spoken} | {100 * found.majority:.1f} | {100 * best:.1f} | {area:.2f} |"
+        assert re.search(
+            rf"\| {name} \| ({re.escape(kept)})? ?{re.escape(row)} {found.verdict.status} \|",
+            text,
+        ), row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,7 @@ def test_steps_say_how_sure_an_order_is() -> None:
     assert one.error is None
 
 
-def test_parts_are_joined_in_the_order_of_seeds_and_never_twice() -> None:
+def test_parts_are_joined_in_the_order_of_seeds_and_never_in_two_ways() -> None:
     whole = scored(raw=[0.6, 0.9], plain=[0.5, 0.8])
     parts = [
         DonorStudy("activity", "subject", tuple(s for s in whole.scores if s.seed == seed))
@@ -244,9 +245,12 @@ def test_parts_are_joined_in_the_order_of_seeds_and_never_twice() -> None:
     again = DonorStudy.joined([DonorStudy.of(part.as_dict()) for part in parts])
     assert again.values("raw", "auc").tolist() == [0.6, 0.9]
     assert again.mean("raw", "lira_classifier_auc") == (0.7, None)
-    for twice in ([whole, parts[1]], [parts[0], parts[0]]):
+    alike = DonorStudy.joined([*parts, whole, parts[0]])
+    assert (len(alike.scores), len(alike.lira)) == (4, 1)
+    other = LiraScore("raw", "classifier", 0, replace(attack, auc=0.6))
+    for odd in (scored(raw=[0.7]), DonorStudy("activity", "subject", lira=(other,))):
         with pytest.raises(Refusal, match="twice"):
-            DonorStudy.joined(twice)
+            DonorStudy.joined([*parts, odd])
 
 
 def test_refusals() -> None:

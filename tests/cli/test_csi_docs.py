@@ -31,42 +31,81 @@ TINY = {
 
 
 RESULTS = Path(__file__).parents[2] / "results"
-FIGURES = {"auc": 2, "ssim": 2, "fid": 0, "lira_classifier_auc": 2, "lira_generator_auc": 2}
-"""What docs/csi.md states of a study of donors, and to how many digits."""
+FIGURES = {"auc": 2, "success": 2, "ssim": 2, "fid": 0}
+"""What docs/csi.md states of each row by the shadow attack, and to how many digits."""
+
+LIRA = {
+    f"lira_{of}_{figure}": digits
+    for of in ("classifier", "generator")
+    for figure, digits in (("auc", 2), ("at_1", 3), ("at_01", 3))
+}
+"""What it states by LiRA."""
 
 
-def stated(study: dict[str, Any]) -> list[str]:
-    """The rows of a study's table in the document."""
-    promised: dict[str, list[float]] = {}
-    for score in study["scores"]:
-        epsilon = (score["privacy"] or {}).get("epsilon")
-        promised.setdefault(score["contender"], []).extend([epsilon] if epsilon else [])
+def result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def donors(study: dict[str, Any]) -> list[str]:
+    """The rows of a study's table: mean and deviation over seeds, the paper's in brackets."""
     rows = []
     for name, means in study["means"].items():
-        epsilon = max(promised.get(name, []), default=None)
-        cells = [_cell(means.get(figure), digits) for figure, digits in FIGURES.items()]
-        rows.append(f"| {name} | {' | '.join(cells)} | {f'{epsilon:.1f}' if epsilon else 'none'} |")
+        if "auc" not in means:
+            continue
+        own = [score for score in study["scores"] if score["contender"] == name]
+        promised = [(score["privacy"] or {}).get("epsilon") or 0.0 for score in own]
+        paper = study["paper_on_widar3"].get(name, {})
+        cells = [_cell(means[of], digits, paper.get(of)) for of, digits in FIGURES.items()]
+        epsilon = f"{max(promised):.1f}" if any(promised) else "none"
+        rows.append(f"| {name} | {len(own)} | {' | '.join(cells)} | {epsilon} |")
     return rows
 
 
-def _cell(found: list[float] | None, digits: int) -> str:
+def by_lira(study: dict[str, Any]) -> list[str]:
+    """The same by LiRA, over targets."""
+    return [
+        f"| {name} | {' | '.join(_cell(means.get(of), digits) for of, digits in LIRA.items())} |"
+        for name, means in study["means"].items()
+        if any(of in means for of in LIRA)
+    ]
+
+
+def _cell(found: list[float] | None, digits: int, paper: float | None = None) -> str:
     if found is None:
         return "-"
     mean, spread = found
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    beside = "" if paper is None else f" [{paper:.2f}]"
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}") + beside
 
 
-@pytest.mark.parametrize("name", ["csi-simulated-donors", "csi5300-donors", "csi-restored"])
+def share(estimate: dict[str, float]) -> str:
+    """An accuracy or a gain, with its interval."""
+    value, low, high = (100 * estimate[end] for end in ("value", "low", "high"))
+    return f"{value:.1f}% ({low:.1f} to {high:.1f})"
+
+
+@pytest.mark.parametrize(
+    "name", ["csi-simulated-donors", "csi5300-donors", "csi-restored", "csi-simulated-lambda"]
+)
 def test_tables_are_those_of_the_results(name: str) -> None:
-    for row in stated(json.loads((RESULTS / f"{name}.json").read_text())):
+    for row in donors(result(name)):
         assert row in TEXT
 
 
-def test_the_gain_is_that_of_the_results() -> None:
-    found = json.loads((RESULTS / "csi-simulated-cross-domain.json").read_text())
+def test_lira_is_that_of_the_results() -> None:
+    rows = by_lira(result("csi-simulated-donors"))
+    assert len(rows) == 5
+    for row in rows:
+        assert row in TEXT
+
+
+@pytest.mark.parametrize("name", ["csi-simulated-cross-domain", "csi5300-cross-domain"])
+def test_gains_are_those_of_the_results(name: str) -> None:
+    found = result(name)
+    assert found["gain"]["seeds"] == 3
     for part in ("real", "mixed", "gain"):
-        value, low, high = (100 * found[part][end] for end in ("value", "low", "high"))
-        assert f"{value:.1f}% ({low:.1f} to {high:.1f})" in TEXT
+        assert share(found[part]) in TEXT
 
 
 def lines(language: str) -> list[str]:

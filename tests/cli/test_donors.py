@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ import pytest
 
 from sensorveil.audit import membership
 from sensorveil.cli import augment, donors, members
-from sensorveil.cli.making import with_phases
+from sensorveil.data.phases import with_phases
 from sensorveil.data.windows import Windows
+from sensorveil.methods.csi import CsiGenerator
 
 TINY = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8,noise=8"
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
@@ -119,6 +119,26 @@ def test_augment(done: Callable[..., Any]) -> None:
     assert both["table"][0] == content["table"][0]
 
 
+def test_augment_with_some_of_the_training_windows(
+    done: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test stays whole: all windows of the one person in the first fold."""
+    learnt: list[int] = []
+    fit = CsiGenerator.fit
+
+    def watched(veil: CsiGenerator, windows: Windows, *told: Any) -> Any:
+        learnt.append(len(windows))
+        return fit(veil, windows, *told)
+
+    monkeypatch.setattr(CsiGenerator, "fit", watched)
+    asked = ("--protocol", "subject", "--windows", "20")
+    done("augment", "csi", *SMALL, *asked, "--out", "gain.json")
+    content = json.loads(Path("gain.json").read_text())
+    assert learnt == [20]
+    assert content["asked"]["windows"] == 20
+    assert np.array(content["table"])[0, :, 2].tolist() == [32]
+
+
 @pytest.mark.parametrize(("method", "of"), [("csi", "generator"), ("resample", "classifier")])
 def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -> None:
     setting = TINY if method == "csi" else "epochs=1,width=4"
@@ -162,6 +182,7 @@ def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -
         (("donors", "--lira", "5", "--row", "plain", "--out", "a.json"), "no pairs"),
         (("donors", "--first-seed", "-1", "--row", "raw", "--out", "a.json"), "--first-seed is -1"),
         (("augment", "csi", "--first-seed", "-1", "--out", "a.json"), "--first-seed is -1"),
+        (("augment", "csi", "--windows", "0", "--out", "a.json"), "--windows is 0"),
         (("augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
         (("augment", "csi", "--set", "mode=odd", "--out", "a.json"), "mode 'odd' is unknown"),
     ],
@@ -174,13 +195,7 @@ def test_widar_in_the_authors_folders(
     done: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The paper's own dataset, on small logs; what several receivers heard is never torn apart."""
-    content = writer.log(writer.random_csi(np.random.default_rng(0), 30))
-    for user in (5, *range(10, 18)):
-        for gesture, repetition, receiver in product((1, 9), (1, 2), (1, 2)):
-            name = f"user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
-            place = tmp_path / "logs" / "20181130" / f"user{user}" / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+    writer.widar_folder(tmp_path / "logs")
     seen: list[np.ndarray] = []
     deal = membership.dealt
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -52,3 +54,13 @@ def random_csi(
     shape = (packets, rx, tx, 30)
     parts = generator.integers(-128, 128, (2, *shape))
     return (parts[0] + 1j * parts[1]).astype(np.complex64)
+
+
+def widar_folder(folder: Path) -> None:
+    """Widar3.0 as its authors lay it out: nine people, two gestures, twice, two receivers each."""
+    content = log(random_csi(np.random.default_rng(0), 30))
+    for user, gesture, repetition, receiver in product((5, *range(10, 18)), (1, 9), (1, 2), (1, 2)):
+        name = f"user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
+        place = folder / "20181130" / f"user{user}" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
