@@ -55,7 +55,7 @@ LINKAGE_DRAWS = 5
 """How often sessions are drawn and obfuscated anew to be linked."""
 
 TRADE_OFF_WINDOWS = 4_000
-"""At most so many test windows stand behind a point of the trade-off plot: some methods are slow."""
+"""At most so many test windows stand behind a point of the trade-off plot: methods can be slow."""
 
 
 @dataclass(frozen=True)

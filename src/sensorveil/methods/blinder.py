@@ -8,7 +8,8 @@ the same networks where the data stays.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -22,7 +23,13 @@ from sensorveil.methods.autoencoder_settings import modified
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.blinder_settings import PRESETS, BlinderSettings
 from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.nets.blinder import BlinderDesign, BlinderNets, LossWeights, as_channels
+from sensorveil.nets.blinder import (
+    BlinderDesign,
+    BlinderNets,
+    LossWeights,
+    as_channels,
+    as_signal,
+)
 from sensorveil.nets.blinder_training import Training, train_blinder
 from sensorveil.nets.factorised import one_hot, sampled
 from sensorveil.nets.meta import Layout
@@ -30,6 +37,7 @@ from sensorveil.nets.seeding import derived, seeded
 
 _PIECE = 4096  # windows that go through the networks at once
 _NETWORKS, _TRAINING = 2, 3  # uses of the seed; READER is 1
+_DENSE_BATCH, _DENSE_RATE = 128, 1e-3  # dense readers drop half of their units: they go slower
 
 
 class Blinder(Obfuscator):
@@ -114,7 +122,25 @@ class Blinder(Obfuscator):
         if chosen.relative:
             inverse = 1 / np.maximum(self.spread_, 1e-6)
             errors = self._tensor((inverse / inverse.mean()).astype(np.float32))
-        return LossWeights(chosen.alpha, chosen.beta, chosen.gamma, errors, chosen.bounded)
+        return LossWeights(
+            chosen.alpha,
+            chosen.beta,
+            chosen.gamma,
+            errors,
+            chosen.bounded,
+            chosen.told,
+            [[self._scores(model) for model in models] for models in self._witnesses()],
+        )
+
+    def _witnesses(self) -> list[tuple[InferenceModel, InferenceModel]]:
+        """A convolutional and a dense model for the kept class, and for each hidden attribute."""
+        if not self.settings.told:
+            return []
+        return list(zip([self.reader_, *self.hidden_readers_], self.dense_readers_, strict=True))
+
+    def _scores(self, model: InferenceModel) -> Callable[[torch.Tensor], torch.Tensor]:
+        scores = model.scores_in(self.scaling_)
+        return lambda made: scores(as_signal(made, self.shape_, self.complex_))
 
     def lesson(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What the networks may learn from: positions, their kept class, their hidden classes.
@@ -154,9 +180,14 @@ class Blinder(Obfuscator):
         self.hidden_cells_ = [joint_classes(windows, (name,))[1] for name in hide]
         self.reader_ = self._learn_reader(windows, self.policy_.keep)
         self.spread_ = self._spread(windows)
-        reads_hidden = self.settings.modification == "deterministic"
         self.hidden_readers_ = [
-            self._learn_reader(windows, (name,)) for name in (hide if reads_hidden else ())
+            self._learn_reader(windows, (name,))
+            for name in (hide if self.settings.reads_hidden else ())
+        ]
+        told = self.settings.told > 0
+        self.dense_readers_ = [
+            self._learn_reader(windows, attributes, dense=True)
+            for attributes in ((self.policy_.keep, *((name,) for name in hide)) if told else ())
         ]
         with seeded(derived(self.seed, _NETWORKS)):
             self.nets_ = BlinderNets(self._design()).to(self.device)
@@ -182,11 +213,13 @@ class Blinder(Obfuscator):
         self.metrics_["loss"] = [round(loss, 5) for loss in losses]
         self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
 
-    def _learn_reader(self, windows: Windows, attributes: tuple[str, ...]) -> InferenceModel:
+    def _learn_reader(
+        self, windows: Windows, attributes: tuple[str, ...], dense: bool = False
+    ) -> InferenceModel:
         codes, classes = joint_classes(windows, attributes)
         known = codes != UNKNOWN
         raw = windows.select(known).scaled(None)
-        return self._reader().fit_codes(raw, codes[known], len(classes))
+        return self._reader(dense).fit_codes(raw, codes[known], len(classes))
 
     def _spread(self, windows: Windows) -> np.ndarray:
         """The mean square of each kept class's windows around their mean, in standard units."""
@@ -246,15 +279,8 @@ class Blinder(Obfuscator):
                 white = generator.standard_normal(made.shape, dtype=np.float32)
                 white *= self.settings.texture
                 made = self.nets_.textured(made, self._tensor(kept[rows]), self._tensor(white))
-            out[rows] = self._as_windows(made.cpu().numpy())
+            out[rows] = as_signal(made, self.shape_, self.complex_).cpu().numpy()
         return out
-
-    def _as_windows(self, made: np.ndarray) -> np.ndarray:
-        """Undoes `as_channels`."""
-        if self.complex_:
-            real, imaginary = np.split(made, 2, axis=1)
-            made = real + 1j * imaginary
-        return made.reshape(len(made), *self.shape_)
 
     @torch.inference_mode()
     def _condition(self, windows: Windows) -> np.ndarray:
@@ -265,7 +291,7 @@ class Blinder(Obfuscator):
             for batch in windows.batches(_PIECE)
         ]
         parts.append(np.concatenate(codes))
-        if self.hidden_readers_:
+        if self.settings.modification == "deterministic":
             read = torch.from_numpy(self._read_hidden(windows))
             parts.append(one_hot(read, self.hidden_sizes()).numpy())
         return np.concatenate(parts, axis=1)
@@ -278,11 +304,13 @@ class Blinder(Obfuscator):
 
     # Keeping.
 
-    def _reader(self) -> InferenceModel:
+    def _reader(self, dense: bool = False) -> InferenceModel:
         chosen = self.settings
         settings = InferenceSettings(
             chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
         )
+        if dense:
+            settings = replace(settings, batch=_DENSE_BATCH, rate=_DENSE_RATE, dense=True)
         return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
@@ -293,6 +321,8 @@ class Blinder(Obfuscator):
         state |= {f"reader.{k}": v for k, v in self.reader_.state().items()}
         for which, reader in enumerate(self.hidden_readers_):
             state |= {f"hidden.{which}.{k}": v for k, v in reader.state().items()}
+        for which, reader in enumerate(self.dense_readers_):
+            state |= {f"dense.{which}.{k}": v for k, v in reader.state().items()}
         return state
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -305,9 +335,12 @@ class Blinder(Obfuscator):
         self.nets_.load_state_dict(weights)
         shape = seen_shape(self.shape_, self.complex_)
         self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
-        self.hidden_readers_ = []
-        if self.settings.modification == "deterministic":
-            self.hidden_readers_ = [
-                self._reader().restore(part_of(state, f"hidden.{which}."), shape, size)
-                for which, size in enumerate(self.hidden_sizes())
-            ]
+        sizes, told = self.hidden_sizes(), self.settings.told > 0
+        self.hidden_readers_ = [
+            self._reader().restore(part_of(state, f"hidden.{which}."), shape, size)
+            for which, size in enumerate(sizes if self.settings.reads_hidden else ())
+        ]
+        self.dense_readers_ = [
+            self._reader(dense=True).restore(part_of(state, f"dense.{which}."), shape, size)
+            for which, size in enumerate((len(self.cells_), *sizes) if told else ())
+        ]

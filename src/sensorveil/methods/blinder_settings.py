@@ -25,7 +25,9 @@ class BlinderSettings(Settings):
     cross-entropy, which can grow without end. `relative` counts the error of each kept class in
     shares of the spread of its windows, so that loud classes do not take all of the code. With
     `texture` above 0 the output is not the mean of the decoder but a draw around it: noise is added
-    of what the decoder leaves out, by kept class and frequency, `texture` times as large. With
+    of what the decoder leaves out, by kept class and frequency, `texture` times as large. `told`
+    above 0 weighs that fixed models, a small convolutional and a dense one for each attribute, read
+    in what the decoder makes the classes it was told: its own hidden ones, and the next. With
     `cycle` the rate of central training rises and falls once; beta and gamma grow to their full
     weight over the first `warm_up` of it. `reader_` settings are those of the classifiers that read
     the kept classes and, where the modification is deterministic, the hidden ones.
@@ -42,6 +44,7 @@ class BlinderSettings(Settings):
     bounded: bool = False
     relative: bool = False
     texture: float = 0.0
+    told: float = 0.0
     epochs: int = 30
     batch: int = 128
     rate: float = 1e-3
@@ -56,7 +59,7 @@ class BlinderSettings(Settings):
     def check(self) -> None:
         """Refuses sizes that are none, negative weights, and unknown words."""
         for name, value in vars(self).items():
-            if name in ("alpha", "beta", "gamma", "warm_up", "texture"):
+            if name in ("alpha", "beta", "gamma", "warm_up", "texture", "told"):
                 self.require(value >= 0, name, "0 or more")
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 self.require(value > 0, name, "above 0")
@@ -68,6 +71,11 @@ class BlinderSettings(Settings):
             raise refuse_unknown("ends of blinder", self.ends, ENDS)
         if self.modification not in MODIFICATIONS:
             raise refuse_unknown("modification", self.modification, MODIFICATIONS)
+
+    @property
+    def reads_hidden(self) -> bool:
+        """Whether there are readers of the hidden classes."""
+        return self.modification == "deterministic" or self.told > 0
 
     def layers(self) -> tuple[int, ...]:
         """The widths as numbers.

@@ -168,7 +168,9 @@ class Cloak(GuidedDiffusion):
     def encoded(self, encoder: nn.Module, windows: Windows) -> torch.Tensor:
         """What an encoder makes of windows in standard units: (n, features)."""
         gather = self._gather(windows)
-        return torch.cat([encoder(gather(self._places(rows))) for rows in pieces(len(windows))])
+        return torch.cat(
+            [encoder(gather(self._places(rows))) for rows in pieces(len(windows), self.device)]
+        )
 
     def _add_hidden(self, windows: Windows, name: str) -> None:
         """Its auxiliary model; all other networks stay."""
@@ -257,7 +259,10 @@ class Cloak(GuidedDiffusion):
     def _latents(self, windows: Windows) -> torch.Tensor:
         gather, net = self._gather(windows), cast(Autoencoder, self.nets_["autoencoder"])
         with torch.no_grad():
-            parts = [net.latents(gather(self._places(rows))) for rows in pieces(len(windows))]
+            parts = [
+                net.latents(gather(self._places(rows)))
+                for rows in pieces(len(windows), self.device)
+            ]
         return torch.cat(parts).view(-1, *self._space())
 
     def _finished(self, made: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sensorveil.data.phases import PHASES
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Settings
 from sensorveil.nets.csi import TransformerSettings
@@ -15,9 +16,6 @@ from sensorveil.nets.samplers import SAMPLERS
 
 MODES = ("plain", "hybrid", "hybrid-dp", "dp")
 """How it is trained: without noise, by the paper's algorithm 1, or with a guarantee in two ways."""
-
-PHASES = ("kept", "aligned")
-"""Phases as they are, or without what a Wi-Fi card adds to those of each packet."""
 
 UNITS = ("window", "person")
 """What an epsilon is about: one window, or all windows of one person."""

@@ -26,7 +26,7 @@ from sensorveil.measures.inference import Panel, seen_shape
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.guided_settings import AVOIDED, GUIDING, PANEL, GuidedSettings
-from sensorveil.methods.pieces import PIECE, as_real, pieces
+from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
 from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
@@ -122,7 +122,7 @@ class GuidedDiffusion(Obfuscator):
     def _learn_limits(self, gather: Gather, count: int) -> None:
         """The range of what is made, for each of its channels: samples are held within it."""
         lows, highs = [], []
-        for rows in pieces(count):
+        for rows in pieces(count, self.device):
             seen = gather(self._places(rows)).transpose(0, 1).flatten(1)
             lows.append(seen.amin(1))
             highs.append(seen.amax(1))
@@ -163,7 +163,9 @@ class GuidedDiffusion(Obfuscator):
     def _features(self, windows: Windows) -> torch.Tensor:
         """What the kept attributes' networks make of all windows: (n, features)."""
         gather = self._gather(windows)
-        parts = [self._encoded(gather(self._places(rows))) for rows in pieces(len(windows))]
+        parts = [
+            self._encoded(gather(self._places(rows))) for rows in pieces(len(windows), self.device)
+        ]
         return torch.cat(parts)
 
     def _kept(self, windows: Windows) -> np.ndarray:
@@ -206,9 +208,9 @@ class GuidedDiffusion(Obfuscator):
 
     def _made(self, inputs: Inputs, count: int, chance: torch.Generator) -> np.ndarray:
         """Signals, piece by piece; on a GPU the sampling is recorded once and replayed."""
-        many, made = count > PIECE and self.settings.sampler != "ddpm", []
+        many, made = count > piece_on(self.device) and self.settings.sampler != "ddpm", []
         work = self._sampling(chance, many)
-        for rows in track([*pieces(count)], "windows"):
+        for rows in track([*pieces(count, self.device)], "windows"):
             piece = {name: one[rows].to(self.device) for name, one in inputs.items()}
             if rows.start == 0 and many:
                 work = recorded(work, piece)

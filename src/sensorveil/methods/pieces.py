@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import torch
 
 PIECE = 2048
-"""Windows that go through the networks at once."""
+"""Windows that go through networks at once on a GPU."""
+
+SMALL_PIECE = 128
+"""On a processor: PrivDiffuser's sampling takes 1.6 times as long with 512."""
+
+
+def piece_on(device: str) -> int:
+    """Windows that go through networks at once on a device."""
+    return SMALL_PIECE if device == "cpu" else PIECE
 
 
 def as_real(signal: torch.Tensor) -> torch.Tensor:
@@ -22,11 +30,12 @@ def as_real(signal: torch.Tensor) -> torch.Tensor:
     return parts.flatten(1, 2)
 
 
-def pieces(count: int) -> Iterator[slice]:
+def pieces(count: int, device: str) -> Iterator[slice]:
     """Rows that go through a network at once.
 
-    >>> [(rows.start, rows.stop) for rows in pieces(5000)]
-    [(0, 2048), (2048, 4096), (4096, 5000)]
+    >>> [(rows.start, rows.stop) for rows in pieces(300, "cpu")]
+    [(0, 128), (128, 256), (256, 300)]
     """
-    for first in range(0, count, PIECE):
-        yield slice(first, min(first + PIECE, count))
+    size = piece_on(device)
+    for first in range(0, count, size):
+        yield slice(first, min(first + size, count))

@@ -130,7 +130,7 @@ class PrivDiffuser(GuidedDiffusion):
         return torch.cat(
             [
                 self._likely(name, gather(self._places(rows)), told[rows])
-                for rows in pieces(len(windows))
+                for rows in pieces(len(windows), self.device)
             ]
         )
 

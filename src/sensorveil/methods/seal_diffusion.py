@@ -90,7 +90,7 @@ class Diffusion:
     def make(self, codes: np.ndarray, noise: np.random.Generator) -> np.ndarray:
         """A window for each code."""
         made = []
-        for rows in pieces(len(codes)):
+        for rows in pieces(len(codes), self.device):
             told = self._told(codes[rows])
             start = noise.standard_normal((len(told), self.latent), dtype=np.float32)
             led = classifier_free(self._denoiser, told, self.keep)
@@ -132,7 +132,9 @@ class Diffusion:
 
     @torch.no_grad()
     def _latents(self, gather: Gather, count: int) -> torch.Tensor:
-        places = [torch.arange(count, device=self.device)[rows] for rows in pieces(count)]
+        places = [
+            torch.arange(count, device=self.device)[rows] for rows in pieces(count, self.device)
+        ]
         return torch.cat([self._coder.latents(gather(some)) for some in places])
 
     def _told(self, codes: np.ndarray) -> torch.Tensor:
