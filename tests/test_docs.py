@@ -122,7 +122,7 @@ PRIVDIFFUSER = {
         "PrivDiffuser": "`paper`, PrivDiffuser",
     },
 }
-GEOTEC = {**PRIVDIFFUSER[""], "PrivDiffuser": "settings of PrivDiffuser"}
+OTHER_DATA = {**PRIVDIFFUSER[""], "PrivDiffuser": "settings of PrivDiffuser"}
 
 
 def result(name: str) -> dict:
@@ -133,7 +133,8 @@ def result(name: str) -> dict:
     ("name", "labels"),
     [
         *((f"privdiffuser-motionsense-gender-accuracy{end}", p) for end, p in PRIVDIFFUSER.items()),
-        ("privdiffuser-geotec-gender-accuracy", GEOTEC),
+        ("privdiffuser-geotec-gender-accuracy", OTHER_DATA),
+        ("privdiffuser-csi5300-user-accuracy", OTHER_DATA),
     ],
 )
 def test_tables_of_privdiffuser_are_those_of_the_results(name, labels):
@@ -142,7 +143,7 @@ def test_tables_of_privdiffuser_are_those_of_the_results(name, labels):
     for label, shown in labels.items():
         read = [
             [rows[label][kind][of]["accuracy"]["value"] for kind in ("read", "read_dense")]
-            for of in ("activity", "gender")
+            for of in ("activity", "subject" if "user" in name else "gender")
         ]
         cells = [" / ".join(f"{100 * value:.1f}" for value in pair) for pair in read]
         assert f"| {shown} | {cells[0]} | {cells[1]} |" in text
