@@ -143,7 +143,7 @@ def test_tables_of_privdiffuser_are_those_of_the_results(name, labels):
     for label, shown in labels.items():
         read = [
             [rows[label][kind][of]["accuracy"]["value"] for kind in ("read", "read_dense")]
-            for of in ("activity", "subject" if "user" in name else "gender")
+            for of in ("activity", "subject" if "csi5300" in name else "gender")
         ]
         cells = [" / ".join(f"{100 * value:.1f}" for value in pair) for pair in read]
         assert f"| {shown} | {cells[0]} | {cells[1]} |" in text
