@@ -85,6 +85,62 @@ def share(estimate: dict[str, float]) -> str:
     return f"{value:.1f}% ({low:.1f} to {high:.1f})"
 
 
+def in_domain() -> list[str]:
+    """Figure 4 of the Intel 5300: each generator's accuracies and gain."""
+    places = {"plain": "", **{f"hybrid, lambda {one}": f"-lambda-{one}" for one in (0.1, 1, 10)}}
+    rows = []
+    for name, place in places.items():
+        found = result(f"csi5300-in-domain{place}")
+        cells = [share(found[part]) for part in ("real", "mixed", "gain")]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return rows
+
+
+def hybrid_above_plain(study: dict[str, Any]) -> str:
+    """How much higher the attack's AUC is, the mean over seeds that have both."""
+    (step,) = (s for s in study["orders"]["auc"] if (s["above"], s["below"]) == ("plain", "hybrid"))
+    return f"{-step['difference']:.3f}"
+
+
+def by_seed(gain: dict[str, Any]) -> str:
+    """The gain of each of three seeds over all windows, in points."""
+    counts = [[sum(column) for column in zip(*seed, strict=True)] for seed in gain["table"]]
+    points = [f"{100 * (mixed - real) / windows:.1f}" for real, mixed, windows in counts]
+    return f"{points[0]}, {points[1]} and {points[2]}"
+
+
+def plain_beside_raw(study: dict[str, Any]) -> str:
+    plain, raw = (study["means"][name]["auc"][0] for name in ("plain", "raw"))
+    return f"{plain:.2f}, that of raw windows {raw:.2f}"
+
+
+def fids(study: dict[str, Any]) -> str:
+    plain, raw = (study["means"][name]["fid"][0] for name in ("plain", "raw"))
+    return f"{plain:.0f} against {raw:.0f}"
+
+
+def test_lambdas_in_domain_are_those_of_the_results() -> None:
+    for row in in_domain():
+        assert row in TEXT
+
+
+def test_figures_in_sentences_are_those_of_the_results() -> None:
+    flat = " ".join(TEXT.split())
+    for name in ("csi-simulated-donors", "csi5300-donors"):
+        study = result(name)
+        assert f"by {hybrid_above_plain(study)}" in flat
+        aucs: dict[int, dict[str, float]] = {}
+        for score in study["scores"]:
+            aucs.setdefault(score["seed"], {})[score["contender"]] = score["attack"]["auc"]
+        both = [own for own in aucs.values() if {"plain", "hybrid"} <= own.keys()]
+        assert all(own["hybrid"] > own["plain"] for own in both)  # "with every seed"
+        assert study["orders_held"]["ssim"]
+        assert not study["orders_held"]["auc"]
+    assert by_seed(result("csi5300-cross-domain")) in flat
+    assert fids(result("csi5300-donors")) in flat
+    assert plain_beside_raw(result("csi-simulated-long-donors")) in flat
+
+
 @pytest.mark.parametrize(
     "name", ["csi-simulated-donors", "csi5300-donors", "csi-restored", "csi-simulated-lambda"]
 )

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sensorveil.audit.donors import Make
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.generator import to_learn_from
 from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
@@ -88,38 +88,58 @@ class Augmentation:
     def joined(cls, parts: Sequence[Mapping[str, Any]]) -> Augmentation:
         """What `as_dict` gave for other seeds of the same, as one."""
         tables = [np.array(part["table"]) for part in parts]
-        if len({table.shape[1:] for table in tables}) > 1:
-            raise Refusal("the parts are of other people")
+        if len({(part["attribute"], *np.shape(part["table"])[1:]) for part in parts}) > 1:
+            raise Refusal("the parts are of other people, or read another attribute")
         return cls(parts[0]["attribute"], np.concatenate(tables))
 
 
 def augmentation(
-    make: Callable[[int], Obfuscator],
+    makes: Mapping[str, Make],
     splits: Sequence[Split],
     keep: str,
     hide: str,
     *,
     train: Callable[[Windows, int], Reader],
     seeds: Sequence[int] = (0, 1, 2),
-) -> Augmentation:
-    """Trains with and without generated windows, on every split (fold) and for every seed.
+    after: Callable[[dict[str, Augmentation]], None] | None = None,
+) -> dict[str, Augmentation]:
+    """Trains with and without windows of each generator, on every split (fold), for every seed.
 
-    `keep` is the attribute that is read, and what the generator is told.
+    `keep` is the attribute that is read, and what the generators are told. All are compared with
+    the same classifier of real windows. `after` is given what is known so far, after each seed.
     """
-    tables = []
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in makes}
+    found: dict[str, Augmentation] = {}
     for seed in track(seeds, "seeds"):
-        rows = []
-        for split in track(splits, "folds"):
-            veil = make(seed).fit(split.train, keep, hide)
-            made = to_learn_from(veil, split.train, seed)
-            right = [
-                train(joined(split.train, other, keep), seed).predict(split.test)
-                == split.test.codes(keep)
-                for other in (split.train, made)
-            ]
-            rows.append(_by_person(np.stack(right, axis=1), split.test.subject))
-        tables.append(np.concatenate(rows))
-    return Augmentation(keep, np.stack(tables))
+        folds = [_fold(makes, split, keep, hide, train, seed) for split in track(splits, "folds")]
+        for name, own in tables.items():
+            own.append(np.concatenate([fold[name] for fold in folds]))
+        found = {name: Augmentation(keep, np.stack(own)) for name, own in tables.items()}
+        if after:
+            after(found)
+    return found
+
+
+def _fold(
+    makes: Mapping[str, Make],
+    split: Split,
+    keep: str,
+    hide: str,
+    train: Callable[[Windows, int], Reader],
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """For each generator the counts of `Augmentation.table` of a split's test people."""
+
+    def right(other: Windows) -> np.ndarray:
+        reader = train(joined(split.train, other, keep), seed)
+        return reader.predict(split.test) == split.test.codes(keep)
+
+    real, found = right(split.train), {}
+    for name, make in track(list(makes.items()), "generators"):
+        veil = make(seed).fit(split.train, keep, hide)
+        mixed = right(to_learn_from(veil, split.train, seed))
+        found[name] = _by_person(np.stack([real, mixed], axis=1), split.test.subject)
+    return found
 
 
 def joined(windows: Windows, made: Windows, attribute: str) -> Windows:

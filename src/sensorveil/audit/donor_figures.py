@@ -99,12 +99,10 @@ class DonorStudy:
     scores: tuple[DonorScore, ...] = ()
     lira: tuple[LiraScore, ...] = ()
 
-    def __add__(self, more: DonorScore | Sequence[LiraScore] | DonorStudy) -> DonorStudy:
+    def __add__(self, more: DonorScore | Sequence[LiraScore]) -> DonorStudy:
         """The same with more scores."""
         if isinstance(more, DonorScore):
             return replace(self, scores=(*self.scores, more))
-        if isinstance(more, DonorStudy):
-            return replace(self, scores=(*self.scores, *more.scores), lira=(*self.lira, *more.lira))
         return replace(self, lira=(*self.lira, *more))
 
     def contenders(self) -> tuple[str, ...]:
@@ -172,14 +170,20 @@ class DonorStudy:
 
     @classmethod
     def joined(cls, parts: Sequence[DonorStudy]) -> DonorStudy:
-        """Studies of the same thing, in parts, as one; none of them may hold the same score."""
+        """Studies of the same thing, in parts, as one.
+
+        A score that several parts hold alike, to the last digit, counts once. Two that differ for
+        the same row and seed are refused.
+        """
         whole = cls(parts[0].keep, parts[0].hide)
         for part in parts:
-            whole += part
+            scores = [score for score in part.scores if score not in whole.scores]
+            lira = [score for score in part.lira if score not in whole.lira]
+            whole = replace(whole, scores=(*whole.scores, *scores), lira=(*whole.lira, *lira))
         named = [(score.contender, score.seed) for score in whole.scores]
         named_lira = [(score.contender, score.of, score.target) for score in whole.lira]
         if len({*named}) < len(named) or len({*named_lira}) < len(named_lira):
-            raise Refusal("the parts hold the same row twice, for the same seed")
+            raise Refusal("the parts hold the same row twice, for the same seed, and differ in it")
         return whole
 
     @classmethod

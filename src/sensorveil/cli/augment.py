@@ -21,9 +21,9 @@ from sensorveil.cli.making import (
     classifier,
     maker,
     read_parts,
-    with_phases,
 )
 from sensorveil.cli.screen import Screen
+from sensorveil.errors import Refusal
 
 if TYPE_CHECKING:
     from sensorveil.audit.augmentation import Augmentation
@@ -40,6 +40,10 @@ def augment(
     protocol: given.Protocol = None,
     phases: Phases = "kept",
     folds: Annotated[int, typer.Option(help="Folds of people, with --protocol subject.")] = 1,
+    windows: Annotated[
+        int | None,
+        typer.Option(help="So many training windows of each fold, drawn at random; else all."),
+    ] = None,
     preset: Preset = "fast",
     setting: Set = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
@@ -51,13 +55,18 @@ def augment(
     as_json: given.AsJson = False,
 ) -> None:
     """Figures 2 and 3 of the CSI paper: accuracy with generated windows beside real ones, 1:1."""
-    import sensorveil
     from sensorveil.audit.augmentation import Augmentation, augmentation
+    from sensorveil.audit.folds import thinned
     from sensorveil.conditions import conditions
+    from sensorveil.data.catalog import load_whole
+    from sensorveil.data.phases import with_phases
+    from sensorveil.data.splits import split_windows
     from sensorveil.measures.residual import ResidualModel
 
     screen = Screen(quiet, as_json)
     check_out(out, seeds, first_seed)
+    if windows is not None and windows < 1:
+        raise Refusal(f"--windows is {windows}; at least one is needed")
     if join:
         parts = read_parts(join, "asked")
         more = {"conditions": conditions(), "parts": [part["conditions"] for part in parts]}
@@ -65,20 +74,20 @@ def augment(
     device = given.check_device(device)
     make, size = maker(method, preset, setting, device), classifier(quick)
     options = given.data_options(option, data)
-    splits = [sensorveil.load(data, protocol, fold, source, **options) for fold in range(folds)]
-    splits = [
-        replace(split, train=with_phases(split.train, phases), test=with_phases(split.test, phases))
-        for split in splits
-    ]
+    whole, corpus, rules = load_whole(data, source, **options)
+    whole = with_phases(whole, phases)
+    splits = [split_windows(whole, corpus, rules, protocol, fold) for fold in range(folds)]
+    if windows is not None:
+        splits = [replace(split, train=thinned(split.train, windows, 0)) for split in splits]
     with screen.bars():
         found = augmentation(
-            make,
+            {method: make},
             splits,
             keep,
             hide,
             train=lambda some, seed: ResidualModel(size, seed, device).fit(some, keep),
             seeds=range(first_seed, first_seed + seeds),
-        )
+        )[method]
     origin = splits[0].train.origin
     asked = {
         "method": method,
@@ -86,6 +95,7 @@ def augment(
         "options": options,
         "split": origin.split if origin else None,
         "folds": folds,
+        "windows": windows,
         "phases": phases,
         "preset": preset,
         "settings": sorted(given.names(setting or [])),

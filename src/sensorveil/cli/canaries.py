@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.making import Phases, Preset, Result, Set, check_out, maker, with_phases
+from sensorveil.cli.making import Phases, Preset, Result, Set, check_out, maker
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
 
@@ -34,6 +34,7 @@ def canaries(
     import sensorveil
     from sensorveil.audit.one_run import GradientCanaries, audit_one_run
     from sensorveil.conditions import conditions
+    from sensorveil.data.phases import with_phases
     from sensorveil.files import write_json
     from sensorveil.methods.csi import CsiGenerator
 

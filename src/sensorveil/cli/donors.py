@@ -19,10 +19,8 @@ from sensorveil.cli.making import (
     Set,
     check_out,
     classifier,
-    groups,
     maker,
     read_parts,
-    with_phases,
 )
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
@@ -96,6 +94,8 @@ def donors(
     from sensorveil.audit.lira import check_models
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
+    from sensorveil.data.phases import with_phases
+    from sensorveil.data.splits import units
     from sensorveil.files import write_json
     from sensorveil.measures.residual import ResidualModel
 
@@ -143,10 +143,10 @@ def donors(
             likeness=_likeness(windows, keep, features, quick, device),
             seeds=range(first_seed, first_seed + seeds),
             models=lira,
-            groups=groups(windows, corpus, rules),
+            groups=units(windows, corpus, rules.rule(None)[1]),
             after=lambda study: write_json(out, content(study)),
         )
-    _print(screen, study, data)
+    print_study(screen, study, data)
     screen.result(content(study))
 
 
@@ -182,7 +182,7 @@ def _joined(screen: Screen, parts: list[Path], out: Path) -> None:
         "parts": [part["conditions"] for part in read],
     }
     write_json(out, content)
-    _print(screen, study, read[0]["study"]["data"])
+    print_study(screen, study, read[0]["study"]["data"])
     screen.result(content)
 
 
@@ -222,7 +222,7 @@ def _vae_preset(preset: str) -> str:
     return "fast" if preset == "fast" else "paper"
 
 
-def _print(screen: Screen, study: DonorStudy, data: str) -> None:
+def print_study(screen: Screen, study: DonorStudy, data: str) -> None:
     """The tables, with the paper's figures in brackets where it has them."""
     for attack, figures in TABLES.items():
         rows = [

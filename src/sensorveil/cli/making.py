@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.errors import Refusal
 
 if TYPE_CHECKING:
-    from sensorveil.data.corpus import Corpus
-    from sensorveil.data.protocol import Protocol
-    from sensorveil.data.windows import Windows
     from sensorveil.measures.residual import ResidualSettings
     from sensorveil.methods.base import Obfuscator
 
@@ -34,18 +29,6 @@ Join = Annotated[
     typer.Option(help="Results of parts of one study, to be put together; nothing is trained."),
 ]
 
-PHASES = ("kept", "aligned")
-"""Phases as they are, or without what a Wi-Fi card adds to those of each packet."""
-
-
-def groups(windows: Windows, corpus: Corpus, rules: Protocol) -> np.ndarray:
-    """The recording of each window, or what its protocol keeps together beyond that."""
-    together = rules.rule(None)[1].together
-    if not together:
-        return windows.recording
-    shared: np.ndarray = np.unique(corpus.facts[together], return_inverse=True)[1]
-    return shared[windows.recording]
-
 
 def maker(
     method: str, preset: str, setting: list[str] | None, device: str, **more: Any
@@ -57,17 +40,6 @@ def maker(
     settings = {**given.settings(setting, made.Settings, method), **more}
     made(preset, 0, device, **settings)
     return lambda seed: made(preset, seed, device, **settings)
-
-
-def with_phases(windows: Windows, phases: str) -> Windows:
-    """The windows as all rows of a table are to see them: methods, classifiers and attackers."""
-    from sensorveil.data.phases import aligned, antennas_of
-
-    if phases not in PHASES:
-        raise refuse_unknown("phases", phases, PHASES)
-    if phases == "kept" or not windows.is_complex:
-        return windows
-    return replace(windows, store=aligned(windows.store, antennas_of(windows.channels)))
 
 
 def read_parts(places: list[Path], asked: str) -> list[dict[str, Any]]:

@@ -16,9 +16,7 @@ from sensorveil.cli.making import (
     Set,
     check_out,
     classifier,
-    groups,
     maker,
-    with_phases,
 )
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
@@ -50,6 +48,8 @@ def members(
     from sensorveil.audit.lira import confidence, lira, memory
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
+    from sensorveil.data.phases import with_phases
+    from sensorveil.data.splits import units
     from sensorveil.files import write_json
     from sensorveil.measures.residual import ResidualModel
     from sensorveil.methods.generator import ClassGenerator
@@ -64,7 +64,7 @@ def members(
         raise Refusal(f"{method} is no generator that could be asked; use --of classifier")
     windows, corpus, rules = load_whole(data, source, **given.data_options(option, data))
     windows = with_phases(windows, phases)
-    together = groups(windows, corpus, rules)
+    together = units(windows, corpus, rules.rule(None)[1])
     with screen.bars():
         if of == "generator":
             attack = lira(

@@ -12,8 +12,15 @@ away on the whole. Received strength went before (`intel5300.unit_power`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+
+from sensorveil.data.windows import Windows
+from sensorveil.errors import refuse_unknown
+
+PHASES = ("kept", "aligned")
+"""Phases as they are, or without what a Wi-Fi card adds to those of each packet."""
 
 
 def antennas_of(channels: Sequence[str]) -> np.ndarray:
@@ -44,3 +51,12 @@ def aligned(signal: np.ndarray, antennas: np.ndarray) -> np.ndarray:
     steps = signal[1:] * signal[:-1].conj() * (antennas[1:] == antennas[:-1])[:, None]
     level = signal * np.exp(-1j * place[:, None] * np.angle(steps.sum(0)))
     return (level * np.exp(-1j * np.angle(level.sum(0)))).astype(signal.dtype)
+
+
+def with_phases(windows: Windows, phases: str) -> Windows:
+    """The windows as all rows of a table are to see them: methods, classifiers and attackers."""
+    if phases not in PHASES:
+        raise refuse_unknown("phases", phases, PHASES)
+    if phases == "kept" or not windows.is_complex:
+        return windows
+    return replace(windows, store=aligned(windows.store, antennas_of(windows.channels)))

@@ -98,7 +98,7 @@ def _people_mask(
     return (dealt == fold)[np.searchsorted(people, windows.subject)]
 
 
-def _units(windows: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
+def units(windows: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
     """What is drawn as one: the recording, or all recordings that share a label."""
     if not rule.together:
         return windows.recording
@@ -123,7 +123,7 @@ def _random_mask(
     if rule.by == "window":
         first, group = np.arange(len(windows)), np.arange(len(windows))
     else:
-        unit = _units(windows, corpus, rule)
+        unit = units(windows, corpus, rule)
         _, first, group = np.unique(unit, return_index=True, return_inverse=True)
     order = _spread(windows, first, rule.within, generator)
     # Along that order, every 1/part-th is taken: small classes are served in turn.

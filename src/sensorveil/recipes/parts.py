@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sensorveil.recipes import cloak_parts as cloak
+from sensorveil.recipes import csi_parts as csi
 from sensorveil.recipes import diffusion_parts as diffusion
 from sensorveil.recipes import obscurenet_parts as obscurenet
 from sensorveil.recipes.plan import Done, Plan
@@ -22,6 +23,7 @@ _WORK = {
     "over_training": cloak.over_training,
     "overhead": cloak.costs,
     "tuned": cloak.tuned,
+    "donors": csi.donors,
 }
 _VARIANTS = ("samplers", "avoided")
 
@@ -32,4 +34,6 @@ def measure(part: str, recipe: Recipe, plan: Plan, done: Done, leaks: int = 0) -
         return accuracies(recipe, plan, done, leaks)
     if part in _VARIANTS:
         return diffusion.variants(recipe, plan, done, part)
+    if part in csi.GAINS:
+        return csi.gains(recipe, plan, done, part)
     return _WORK[part](recipe, plan, done)

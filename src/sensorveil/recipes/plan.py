@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 
 from sensorveil.audit.folds import thinned
+from sensorveil.data.corpus import Corpus
+from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.estimate import Estimate, bootstrap
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.residual import ResidualSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.registry import method
 from sensorveil.progress import track
 from sensorveil.recipes.recipe import Recipe
+
+Whole = tuple[Windows, Corpus, Protocol]
+"""All windows of a dataset, the recordings behind them, and the protocol."""
 
 Done = Callable[[dict[str, Any]], None]
 """Is given the result so far, so that a run that is cut off leaves what it has."""
@@ -33,6 +39,9 @@ class Plan:
     their method are read off them, and nothing of it is trained. With `windows` only so many of
     the test windows are obfuscated, a random part of them.
 
+    `whole` is what the split was made of, for parts that divide it otherwise; `residual` is the
+    size of the classifiers that learn from what was generated.
+
     What is trained for one part of the recipe stays here for the others: the fixed `models` by
     kind, seed and attribute, and the methods by what tells them apart.
     """
@@ -42,9 +51,11 @@ class Plan:
     preset: str = "paper"
     device: str = "cpu"
     inference: InferenceSettings | None = None
+    residual: ResidualSettings | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[Obfuscator, ...] = ()
     windows: int | None = None
+    whole: Whole | None = None
     models: dict[tuple[str, int, str], InferenceModel] = field(default_factory=dict, init=False)
     trained: dict[str, list[Obfuscator]] = field(default_factory=dict, init=False)
 

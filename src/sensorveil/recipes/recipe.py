@@ -39,6 +39,7 @@ class Recipe:
 
     `parts` are what can be measured, each with what it needs to know; each gives one file.
     `unlisted` attributes are read as well. `presets` name a method's own preset for these data.
+    `phases` is what all see of complex windows (`data/phases.py`).
     """
 
     name: str
@@ -54,6 +55,7 @@ class Recipe:
     parts: Mapping[str, Any]
     unlisted: tuple[str, ...] = ()
     presets: Mapping[str, str] = field(default_factory=dict)
+    phases: str = "kept"
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -92,5 +94,7 @@ def recipe(name: str) -> Recipe:
     rows = tuple(Row(**row) for row in content.pop("rows"))
     for several in ("keep", "hide", "unlisted"):
         content[several] = tuple(content.get(several, ()))
-    content["parts"] = {"accuracy": {}, **content.get("parts", {})}
+    parts = content.get("parts", {})
+    # Of a generator's output fixed models read nothing: in its place its donors are looked for.
+    content["parts"] = parts if "donors" in parts else {"accuracy": {}, **parts}
     return Recipe(name=name, rows=rows, **content)

@@ -1,0 +1,113 @@
+"""What the CSI paper measures of generators: what they give away, how good and of what use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sensorveil.audit.augmentation import PAPER, Augmentation, augmentation
+from sensorveil.audit.donor_figures import DonorStudy
+from sensorveil.audit.donors import Contender, Make, donor_study
+from sensorveil.data.splits import split_windows, units
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
+from sensorveil.measures.likeness import Likeness
+from sensorveil.measures.residual import ResidualModel
+from sensorveil.recipes.plan import Done, Plan, Whole
+from sensorveil.recipes.recipe import Recipe, Row
+
+GAINS = ("in-domain", "cross-domain", "in-domain-lambda", "cross-domain-lambda")
+"""Figures 2 to 5, in this order."""
+
+
+def donors(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Tables I and II, over all windows: members, others and public people are dealt from them."""
+    asked, (keep,), (hide,) = recipe.parts["donors"], recipe.keep, recipe.hide
+    windows, corpus, rules = _whole(recipe, plan)
+
+    def told(study: DonorStudy) -> dict[str, Any]:
+        return {"public": asked["public"], **study.as_dict()}
+
+    return told(
+        donor_study(
+            [_contender(row, recipe, plan) for row in recipe.rows],
+            windows,
+            asked["public"],
+            keep,
+            hide,
+            classify=_classifiers(plan, keep),
+            likeness=Likeness(keep, plan.inference, device=plan.device).fit(windows),
+            seeds=plan.seeds,
+            models=asked["lira"],
+            groups=units(windows, corpus, rules.rule(None)[1]),
+            after=lambda study: done(told(study)),
+        )
+    )
+
+
+def gains(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
+    """Figures 2 and 3, or with lambdas 4 and 5: accuracy with generated windows beside real ones.
+
+    Each attribute in `read` is what the generators are told and what is read; the other one is
+    hidden. A split of people has all its folds.
+    """
+    asked = recipe.parts[part]
+    windows, corpus, rules = _whole(recipe, plan)
+    _, rule = rules.rule(asked["split"])
+    folds = range(rule.folds if rule.by == "subject" else 1)
+    splits = [split_windows(windows, corpus, rules, asked["split"], fold) for fold in folds]
+    rows: list[dict[str, Any]] = []
+
+    def told(more: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"split": asked["split"], "rows": [*rows, *more], "paper_on_widar3": PAPER}
+
+    for read in asked["read"]:
+        (hide,) = {*recipe.keep, *recipe.hide} - {read}
+        rows += _rows(
+            augmentation(
+                _makes(recipe, plan, asked),
+                splits,
+                read,
+                hide,
+                train=_classifiers(plan, read),
+                seeds=plan.seeds,
+                after=lambda found: done(told(_rows(found))),
+            )
+        )
+    return told([])
+
+
+def _rows(found: dict[str, Augmentation]) -> list[dict[str, Any]]:
+    """Each generator's figures; the paper's stand once, beside all rows."""
+    rows = [{"label": label, **one.as_dict()} for label, one in found.items()]
+    return [{name: row[name] for name in row if name != "paper_on_widar3"} for row in rows]
+
+
+def _makes(recipe: Recipe, plan: Plan, asked: dict[str, Any]) -> dict[str, Make]:
+    """The rows that are drawn in the figure, or the row hybrid with several lambdas."""
+    rows = {row.label: row for row in recipe.rows}
+    if "lambda" not in asked:
+        return {label: _make(rows[label], recipe, plan) for label in asked["rows"]}
+    return {
+        f"hybrid, lambda {weight:g}": _make(rows["hybrid"], recipe, plan, repair=weight)
+        for weight in asked["lambda"]
+    }
+
+
+def _make(row: Row, recipe: Recipe, plan: Plan, **more: Any) -> Make:
+    return lambda seed: plan.made(recipe, row.method, seed, {**row.settings, **more})
+
+
+def _contender(row: Row, recipe: Recipe, plan: Plan) -> Contender:
+    make = None if row.method == "none" else _make(row, recipe, plan)
+    return Contender(row.label, make, learns_from_public="public" in row.settings)
+
+
+def _classifiers(plan: Plan, attribute: str) -> Callable[[Windows, int], ResidualModel]:
+    return lambda some, seed: ResidualModel(plan.residual, seed, plan.device).fit(some, attribute)
+
+
+def _whole(recipe: Recipe, plan: Plan) -> Whole:
+    if plan.whole is None:
+        raise Refusal(f"{recipe.name} needs all windows, not one split of them")
+    return plan.whole
