@@ -14,7 +14,7 @@ from sensorveil.cli import federate
 from sensorveil.cli.main import main
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments, in_process
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.run import load_run
 
 DATA = ["--data", "simulated", "--option", "people=6"]
@@ -142,3 +142,18 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     assert [len(point["discriminators"]) for point in found["points"]] == [1, 1]
     assert (found["data"]["dataset"], found["seeds"]) == ("simulated", [0])
     assert "exists already" in command(*words, "--out", "shadows.json", code=2)
+    words[2] = "information,shadows"  # several train what they share but once
+    fits: list[str] = []
+    fit = InferenceModel.fit
+    monkeypatch.setattr(
+        InferenceModel,
+        "fit",
+        lambda own, windows, name: fits.append(name) or fit(own, windows, name),
+    )
+    command(*words, "--out", "both")
+    assert sorted(fits) == ["activity", "activity", "gender", "gender"]
+    again = json.loads((tmp_path / "both" / "shadows.json").read_text())
+    assert again["points"] == found["points"]
+    assert (tmp_path / "both" / "information.json").exists()
+    words[2] = "information,nothing"
+    assert "known: " in command(*words, "--out", "more", code=2)

@@ -147,6 +147,7 @@ def deployment(tmp_path):
 def test_a_killed_node_and_a_killed_link_lose_nothing(deployment, tmp_path):
     windows = Source("simulated").windows()
     small = {"widths": "24-24-16-16", "latent": 6, "reader_epochs": 1, "reader_width": 4}
+    small |= {"beta": 0.2, "told": 0.0}  # loss (4) alone
     veil = Blinder(**small).prepare(windows, "activity", "gender")
     save_run(veil, tmp_path / "start")
     apps.app_folder(tmp_path / "app", tmp_path / "start", tmp_path / "run", len(PEOPLE), PLAN)

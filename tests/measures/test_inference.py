@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.inference import InferenceModel, InferenceSettings, Panel, input_shape
 from sensorveil.methods.base import modality
@@ -53,6 +54,22 @@ def test_few_windows_are_read_as_many_are(trained: tuple[InferenceModel, Windows
         np.testing.assert_allclose(
             model.log_probabilities(many.select(np.array(few))), whole[few], atol=1e-5
         )
+
+
+def test_scores_in_other_units_are_those_of_the_same_windows(
+    trained: tuple[InferenceModel, Windows],
+) -> None:
+    model, windows = trained
+    other = Scaling(model.scaling_.mean + 3, 2 * model.scaling_.deviation)
+    signal = torch.from_numpy(windows.scaled(other).signal).requires_grad_()
+    scores = model.scores_in(other)(signal)
+    np.testing.assert_allclose(
+        scores.log_softmax(1).detach().numpy(), model.log_probabilities(windows), atol=1e-3
+    )
+    scores.sum().backward()
+    assert signal.grad is not None
+    assert not model.scores_in(other)(signal.detach()).requires_grad  # the model does not learn
+    assert all(weight.requires_grad for weight in model.net_.parameters())  # and stays as it was
 
 
 def test_a_tuned_model_follows_other_windows_and_the_first_one_stays() -> None:

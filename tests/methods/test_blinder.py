@@ -11,6 +11,7 @@ import torch
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.run import load_run, save_run
@@ -34,7 +35,7 @@ def loudness(windows: Windows) -> np.ndarray:
 def test_the_planted_loudness_is_swapped_or_random():
     windows = example_windows()
     gender = windows.labels["gender"]
-    papers = {"beta": 2.0, "warm_up": 0.0, "cycle": False, "rate": 2e-3}  # a code that says little
+    papers = {"beta": 2.0, "told": 0.0, "warm_up": 0.0, "cycle": False, "rate": 2e-3}
     veil = Blinder(modification="deterministic", epochs=120, batch=48, seed=1, **papers)
     veil.fit(windows, "activity", "gender")
     found = loudness(veil.obfuscate(windows, seed=1))
@@ -91,6 +92,7 @@ def test_a_texture_makes_the_output_as_lively_as_the_input():
     noise = np.random.default_rng(0).normal(size=windows.signal.shape) * scale
     windows = windows.replaced((windows.signal + noise).astype(np.float32))
     settings = {"epochs": 150, "batch": 48, "reader_epochs": 2, "rate": 3e-3, "beta": 20.0}
+    settings["told"] = 0.0
 
     def liveliness(texture: float) -> float:
         veil = Blinder(texture=texture, seed=1, **settings).fit(windows, "activity", "gender")
@@ -102,6 +104,43 @@ def test_a_texture_makes_the_output_as_lively_as_the_input():
     wanted = roughness(windows.signal)
     assert liveliness(0.0) < 0.5 * wanted
     assert 0.7 * wanted < liveliness(1.0) < 1.3 * wanted
+
+
+def misread_by_others(veil: Blinder, windows: Windows) -> float:
+    """The share of what is told that models read wrong which had no part in the training."""
+    output, wrong = veil.obfuscate(windows, seed=1), []
+    for name, truth in (("activity", windows.codes("activity")), ("gender", None)):
+        model = InferenceModel(InferenceSettings(8, 20, 16, 4e-3), seed=9).fit(windows, name)
+        if truth is None:  # the deterministic modification tells the other class
+            truth = 1 - veil.hidden_readers_[0].predict(windows)
+        wrong.append(float((model.predict(output) != truth).mean()))
+    return sum(wrong)
+
+
+def test_others_read_what_the_decoder_was_told():
+    windows = example_windows()
+    settings = {"epochs": 40, "batch": 48, "modification": "deterministic", "texture": 0.0}
+    veils = [
+        Blinder(seed=1, told=told, **settings).fit(windows, "activity", "gender")
+        for told in (1.0, 0.0)
+    ]
+    with_it, without = (misread_by_others(veil, windows) for veil in veils)
+    assert with_it < 0.5 * without
+
+
+def test_witnesses_come_back_with_a_run(tmp_path):
+    """Clients that go on with a run train by the same loss."""
+    windows = example_windows()
+    veil = Blinder(**QUICK, told=0.5).prepare(windows, ["activity", "weight"], "gender")
+    other = load_run(save_run(veil, tmp_path / "run"))
+    made = torch.randn(5, 2, 32, generator=torch.Generator().manual_seed(0))
+    pairs = zip(veil.loss_weights().witnesses, other.loss_weights().witnesses, strict=True)
+    scores = [[[model(made) for model in models] for models in pair] for pair in pairs]
+    assert [len(models) for models, _ in scores] == [2, 2]
+    for one, again in scores:
+        torch.testing.assert_close(one, again)
+    assert not any(score.requires_grad for one, _ in scores for score in one)
+    assert not Blinder(**QUICK, told=0.0).prepare(windows, "activity", "gender").dense_readers_
 
 
 def test_the_lesson_counts_classes_as_in_training():

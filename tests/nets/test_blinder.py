@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.nets.blinder import (
@@ -107,6 +108,26 @@ def test_errors_can_count_class_by_class():
     wanted = 256 / 75 * (errors * shares[batch.kept.argmax(1)]).mean()
     got = coder_loss(nets, weights, weights, batch, replace(quiet, errors=shares))
     torch.testing.assert_close(got.detach(), wanted)
+
+
+def test_witnesses_see_windows_of_the_own_and_of_the_next_hidden_classes():
+    nets, batch = small_nets(), some_batch(7, seed=1)
+    sizes, classes = (3, 2, 3), batch.hidden.split((2, 3), dim=1)
+    with seeded(4):
+        models = [nn.Sequential(nn.Flatten(), nn.Linear(24, size)).double() for size in sizes]
+    z, wanted = encoded_with_noise(nets, batch), torch.zeros(()).double()
+    for step in (0, 1):
+        told = [(part.argmax(1) + step) % part.shape[1] for part in classes]
+        onto = torch.cat([torch.eye(2)[told[0]], torch.eye(3)[told[1]]], dim=1).double()
+        made = nets.decode(z, onto, batch.kept)
+        for model, truth in zip(models, (batch.kept.argmax(1), *told), strict=True):
+            wanted = wanted + cross_entropy(model(made), truth) / 2
+    weights, quiet = dict(nets.named_parameters()), LossWeights(0.0, 0.0, 0.0)
+    scale = replace(quiet, told=0.6, witnesses=[[model] for model in models])
+    got = coder_loss(nets, weights, weights, batch, scale)
+    torch.testing.assert_close(got, 0.6 * wanted)
+    half = coder_loss(nets, weights, weights, batch, scale.warmed(0.5))
+    torch.testing.assert_close(half, 0.3 * wanted)
 
 
 def encoded_with_noise(nets: BlinderNets, batch: Batch) -> torch.Tensor:

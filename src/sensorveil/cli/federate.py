@@ -144,10 +144,12 @@ def write_app(
 
 @app.command()
 def experiment(
-    name: Annotated[str, typer.Argument(help="'list' names all of them.")],
+    name: Annotated[str, typer.Argument(help="'list' names all; several with commas.")],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="What is needed.")] = None,
     hide: Annotated[list[str] | None, typer.Option("--hide", help="What is to be hidden.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The .json file to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The .json file to write; of several, a folder.")
+    ] = None,
     data: given.Data = "watch",
     source: given.Source = None,
     option: given.Options = None,
@@ -163,7 +165,7 @@ def experiment(
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """One of the experiments of Blinder's section 7, over all people in this process."""
+    """Experiments of Blinder's section 7, over all people in this process."""
     import sensorveil
     from sensorveil.conditions import conditions
     from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment
@@ -178,8 +180,10 @@ def experiment(
         screen.table("Experiments", ("name", "what"), rows)
         screen.result(list(EXPERIMENTS))
         return
-    if name not in EXPERIMENTS:
-        raise refuse_unknown("experiment", name, list(EXPERIMENTS))
+    names = given.names([name])
+    for one in names:
+        if one not in EXPERIMENTS:
+            raise refuse_unknown("experiment", one, list(EXPERIMENTS))
     if out is None or out.exists():
         raise Refusal(f"{out} exists already" if out else "name the result's file with --out")
     check_place(out)
@@ -200,26 +204,35 @@ def experiment(
         inference=InferenceSettings.quick() if quick else InferenceSettings(),
     )
     origin = split.test.origin
+    dataset = origin.dataset if origin else data
     head = {
         "format": 1,
         "kind": "federated experiment",
         "data": asdict(origin) if origin else {},
         "keep": list(policy.keep),
         "hide": list(policy.hide),
-        "paper": paper_figures(name, origin.dataset if origin else data, policy.hide),
         "preset": preset,
         "settings": made.about(),
         "seeds": list(shared.seeds),
         "inference": asdict(shared.inference or InferenceSettings()),
     }
 
-    def done(found: dict[str, Any]) -> None:
-        write_json(out, {**head, **found, "conditions": conditions(device)})
+    def measure(one: str, place: Path) -> dict[str, Any]:
+        own = {**head, "paper": paper_figures(one, dataset, policy.hide)}
 
-    with screen.bars():
-        found = run_experiment(name, shared, done)
-    _print_points(screen, found, (*policy.keep, *policy.hide))
-    screen.result({**head, **found})
+        def done(found: dict[str, Any]) -> None:
+            write_json(place, {**own, **found, "conditions": conditions(device)})
+
+        with screen.bars():
+            found = run_experiment(one, shared, done)
+        _print_points(screen, found, (*policy.keep, *policy.hide))
+        return {**own, **found}
+
+    if len(names) == 1:
+        screen.result(measure(name, out))
+    else:
+        out.mkdir(parents=True)
+        screen.result([measure(one, out / f"{one}.json") for one in names])
 
 
 def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,6 +107,24 @@ class InferenceModel:
             what="inference model",
         )
         self._reading = folded(self.net_)
+
+    def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Scores before the softmax of windows in other standard units, to be differentiated."""
+        net = folded(copy.deepcopy(self.net_)).requires_grad_(False)
+        own = self.scaling_
+        factor, shift = (
+            torch.from_numpy(part).to(self.device)
+            for part in (
+                scaling.deviation / own.deviation,
+                (scaling.mean - own.mean) / own.deviation,
+            )
+        )
+
+        def scores(signal: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = net(as_real(signal * factor + shift))
+            return found
+
+        return scores
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
         """Log-probability of each class for each window: (n, classes)."""

@@ -91,11 +91,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     # were chosen on validation windows of MotionSense, see `blinder.py`.
     "fast": {
         "filters": 16,
-        "beta": 0.2,
+        "beta": 0.5,
         "gamma": 1.0,
         "bounded": True,
         "relative": True,
         "texture": 0.5,
+        "told": 0.5,
         "epochs": 20,
         "rate": 3e-3,
         "cycle": True,

@@ -20,6 +20,7 @@ from torch.func import functional_call
 
 from sensorveil.files import part_of
 from sensorveil.nets.factorised import ERROR_WEIGHT, SCALE, divergence, sampled
+from sensorveil.nets.witnesses import Witnesses, misread, next_classes
 
 Weights = Mapping[str, torch.Tensor]
 """The weights of a `BlinderNets` by name, as in its state."""
@@ -67,7 +68,8 @@ class LossWeights:
     `errors` (kept classes,) weigh the reconstruction class by class, which is a decoder whose
     P(X|Z,Y,Y-bar) has a variance for each kept class; without them all count alike. Where it is
     `bounded`, the coder gains by the chance of being misread and not by its logarithm, which has no
-    bound: where beta is small, codes run away after it.
+    bound: where beta is small, codes run away after it. `told` weighs a term of ours: `witnesses`
+    must read, in what the decoder makes, the classes that it was told.
     """
 
     alpha: float = 0.9
@@ -75,10 +77,13 @@ class LossWeights:
     gamma: float | torch.Tensor = 0.2
     errors: torch.Tensor | None = None
     bounded: bool = False
+    told: float | torch.Tensor = 0.0
+    witnesses: Witnesses = ()
 
     def warmed(self, warmth: float | torch.Tensor) -> LossWeights:
-        """The same with that much of beta and gamma: codes that are young fall silent at once."""
-        return replace(self, beta=warmth * self.beta, gamma=warmth * self.gamma)
+        """The same with that much of all but alpha: codes that are young fall silent at once."""
+        beta, gamma, told = (warmth * weight for weight in (self.beta, self.gamma, self.told))
+        return replace(self, beta=beta, gamma=gamma, told=told)
 
 
 class BlinderNets(nn.Module):
@@ -204,6 +209,17 @@ def as_channels(signal: torch.Tensor) -> torch.Tensor:
     return signal.flatten(1, -2)
 
 
+def as_signal(made: torch.Tensor, shape: tuple[int, ...], is_complex: bool) -> torch.Tensor:
+    """Undoes `as_channels`, for windows of that shape.
+
+    >>> as_signal(torch.tensor([[[1.0, 3.0], [2.0, 0.0]]]), (1, 2), is_complex=True)
+    tensor([[[1.+2.j, 3.+0.j]]])
+    """
+    if is_complex:
+        made = torch.complex(*made.chunk(2, dim=1))
+    return made.unflatten(1, shape[:-1])
+
+
 def encoded(
     nets: BlinderNets, weights: Weights, windows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -213,9 +229,12 @@ def encoded(
 
 
 class Terms(NamedTuple):
-    """The code Z of equation (1), each window's squared error, the divergence of equation (2)."""
+    """The code Z of equation (1), what the decoder made of it, each window's squared error, the
+    divergence of equation (2).
+    """
 
     z: torch.Tensor
+    made: torch.Tensor
     errors: torch.Tensor
     kl: torch.Tensor
     texture: torch.Tensor
@@ -226,11 +245,12 @@ def coder_terms(nets: BlinderNets, weights: Weights, batch: Batch) -> Terms:
     """What the coder with these weights makes of a batch."""
     mu, logvar = encoded(nets, weights, batch.windows)
     z = sampled(mu, logvar, batch.noise)
-    gaps = decoded(nets, weights, z, batch) - batch.windows
+    made = decoded(nets, weights, z, batch)
+    gaps = made - batch.windows
     misfit = gaps.new_zeros(())
     if nets.design.texture:
         misfit = whittle(log_power(weights["texture"], batch.kept), gaps.detach())
-    return Terms(z, gaps.square().mean((-2, -1)), divergence(mu, logvar), misfit)
+    return Terms(z, made, gaps.square().mean((-2, -1)), divergence(mu, logvar), misfit)
 
 
 def log_power(texture: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
@@ -280,7 +300,7 @@ def coder_loss(
     Whoever adapts to somebody's own windows descends on this: a texture is everybody's alike.
     """
     terms = coder_terms(nets, coder, batch)
-    return _weighted(nets, terms, readers, batch, scale)
+    return _weighted(nets, coder, terms, readers, batch, scale)
 
 
 def both_losses(
@@ -291,14 +311,35 @@ def both_losses(
     """
     terms = coder_terms(nets, coder, batch)
     fixed = {name: weight.detach() for name, weight in readers.items()}
-    against = _weighted(nets, terms, fixed, batch, scale)
+    against = _weighted(nets, coder, terms, fixed, batch, scale)
     return against + surprise(nets, readers, terms.z.detach(), batch.hidden) + terms.texture
 
 
 def _weighted(
-    nets: BlinderNets, terms: Terms, readers: Weights, batch: Batch, scale: LossWeights
+    nets: BlinderNets,
+    coder: Weights,
+    terms: Terms,
+    readers: Weights,
+    batch: Batch,
+    scale: LossWeights,
 ) -> torch.Tensor:
     shares = 1.0 if scale.errors is None else batch.kept @ scale.errors
     error = (terms.errors * shares).mean()
     coding = (scale.alpha * ERROR_WEIGHT * error + scale.beta * terms.kl) / SCALE
+    if scale.witnesses:
+        coding = coding + scale.told * disbelief(nets, coder, terms, batch, scale.witnesses)
     return coding - scale.gamma * surprise(nets, readers, terms.z, batch.hidden, scale.bounded)
+
+
+def disbelief(
+    nets: BlinderNets, coder: Weights, terms: Terms, batch: Batch, witnesses: Witnesses
+) -> torch.Tensor:
+    """How badly witnesses read what the decoder was told: the own hidden classes, or the next.
+
+    The squared error is least for a mean of windows, and a mean reads as some other class. Told
+    another hidden class the decoder is never compared with anything but this.
+    """
+    moved = batch._replace(hidden=next_classes(batch.hidden, nets.design.hidden))
+    windows = torch.cat([terms.made, decoded(nets, coder, terms.z, moved)])
+    hidden = torch.cat([batch.hidden, moved.hidden]).split(nets.design.hidden, dim=-1)
+    return misread(witnesses, windows, [torch.cat([batch.kept, batch.kept]), *hidden])
