@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -159,3 +160,15 @@ def test_seals_document_shows_its_audits_and_no_attacker_beats_the_bound(place: 
             rf"\| {name} \| ({re.escape(kept)})? ?{re.escape(row)} {found.verdict.status} \|",
             text,
         ), row
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_seals_document_shows_what_fixed_models_read(data: str) -> None:
+    places = [RESULTS / f"{data}-seal-subject-seed{seed}.json" for seed in range(5)]
+    scores = [json.loads(place.read_text())["scores"] for place in places]
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    shown = ", ".join(
+        f"{each[0]['attribute']} {100 * np.mean([one['accuracy']['value'] for one in each]):.1f}"
+        for each in zip(*scores, strict=True)
+    )
+    assert f"on {DATA[data]} {shown}" in text
