@@ -16,6 +16,7 @@ import torch
 
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
+from sensorveil.methods import pieces as in_pieces
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.run import load_run, run_card, save_run
@@ -199,6 +200,15 @@ def test_samples_are_held_within_the_range_of_training(tiny: PrivDiffuser) -> No
 
 def test_sampling_can_be_timed(tiny: PrivDiffuser) -> None:
     assert tiny.sampling_seconds(example_windows(), repeats=1) > 0
+
+
+def test_pieces_make_what_one_pass_makes(
+    tiny: PrivDiffuser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = example_windows(seed=5)
+    whole = tiny.obfuscate(windows, seed=1).signal
+    monkeypatch.setattr(in_pieces, "SMALL_PIECE", 40)
+    np.testing.assert_allclose(tiny.obfuscate(windows, seed=1).signal, whole, rtol=1e-3, atol=1e-3)
 
 
 def test_the_card_says_whose_labels_are_needed(tiny: PrivDiffuser) -> None:
