@@ -29,3 +29,7 @@ def test_every_way_to_avoid_stands_beside_the_run() -> None:
     guess = np.bincount(test.codes("gender")).max() / len(test)
     assert points["privdiffuser"].hidden < guess + 0.2
     assert points["none"].kept > 0.9
+    off = {"gender": 0.0}  # the strength is the variants' too: nobody is led away from anything
+    output = obfuscated(fold, off, 0, asked.budget)
+    points = {one.name: one for one in _trade_off(fold, output, asked, off, "cpu")}
+    assert points[ways["wearer"]].hidden < guess + 0.2
