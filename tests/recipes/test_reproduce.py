@@ -99,7 +99,15 @@ def test_timing_and_training(plan: Plan, gait: Recipe) -> None:
     assert found["ratio"] == pytest.approx(found["one by one"] / found["batched"])
 
 
-GUIDED = {"epochs": 4, "reader_epochs": 3, "width": 8, "steps": 4, "batch": 32, "reader_batch": 32}
+GUIDED = {
+    "epochs": 4,
+    "reader_epochs": 3,
+    "width": 8,
+    "steps": 4,
+    "batch": 32,
+    "reader_batch": 32,
+    "panel": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +116,7 @@ def diffusion() -> Recipe:
     whole = recipe("privdiffuser-motionsense-gender")
     each = [{"sampler": "ddim", "steps": 4}, {"avoids": "none", "told": "class"}]
     parts = {
-        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5], "altered": {"tries": 1}},
+        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5], "altered": {"tries": 1}, "test": 30},
         "samplers": {"windows": 60, "each": each},
         "information": {"keep": 1.0, "avoid": [0.0], "quick": True},
         "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
@@ -161,6 +169,9 @@ def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion:
         (2, 0),
         (2, 0.5),
     ]
+    assert found["windows"] == 30, "of the forty, what the part asks for"
+    shares = [30 * p["read"]["activity"]["accuracy"]["value"] for p in found["points"]]
+    assert shares == pytest.approx([round(share) for share in shares], abs=1e-6)
     rows = measure("samplers", diffusion, guided, lambda so_far: None)["rows"]
     for row, settings in zip(rows, diffusion.parts["samplers"]["each"], strict=True):
         assert row["settings"] == settings
@@ -188,6 +199,7 @@ def test_information_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
     assert row["hide"] == ["gender", "weight"]
     assert row["seconds_a_window"] > 0
     more = measure("growth", diffusion, guided, lambda so_far: None)
+    assert more["training"] == guided.runs[0].metrics_["seconds"]
     assert more["ratio"] == pytest.approx(more["one more"] / more["training"])
     assert more["ratio"] < 1
 

@@ -25,8 +25,9 @@ from sensorveil.recipes.reproduce import trained_rows
 
 def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """What fixed models read for every pair of strengths, without training anew."""
-    asked, test = recipe.parts["tradeoff"], plan.test
-    veils, models = _veils(recipe, plan, "tradeoff"), raw_models(recipe, plan)
+    asked = recipe.parts["tradeoff"]
+    test, veils = _some(plan, asked), _veils(recipe, plan, "tradeoff")
+    models = raw_models(recipe, plan)
     found: dict[str, Any] = {
         "windows": len(test),
         "raw": read_by(recipe, plan, models, [test] * len(veils)),
@@ -71,8 +72,8 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
 
 def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
-    asked, test = recipe.parts["information"], plan.test
-    veils = _veils(recipe, plan, "information")
+    asked = recipe.parts["information"]
+    test, veils = _some(plan, asked), _veils(recipe, plan, "information")
     found: dict[str, Any] = {
         "windows": len(test),
         "raw": _told_of(recipe, plan, test),
@@ -106,15 +107,18 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
 
 def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """Seconds that one more hidden attribute takes, beside those of training all."""
-    method = next(row.method for row in recipe.rows)
-    veil = plan.made(recipe, method, plan.seeds[0], {})
-    train, more = plan.split.train, recipe.parts["growth"]["hide"]
-    whole = median_seconds(lambda: veil.fit(train, recipe.keep, recipe.hide), repeats=1, warm=False)
-    added = median_seconds(lambda: veil.add_hidden(train, more), repeats=1, warm=False)
+    """Seconds that one more hidden attribute takes, beside those that training all took."""
+    (veil, *_), more = _veils(recipe, plan, "growth"), recipe.parts["growth"]["hide"]
+    whole = veil.metrics_["seconds"]
+    added = median_seconds(lambda: veil.add_hidden(plan.split.train, more), repeats=1, warm=False)
     found = {"hide": more, "training": whole, "one more": added, "ratio": added / whole}
     done(found)
     return found
+
+
+def _some(plan: Plan, asked: Mapping[str, Any]) -> Windows:
+    """The test windows, or as many of them as a part asks for."""
+    return thinned(plan.test, asked.get("test", len(plan.test)), seed=0)
 
 
 def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
@@ -143,7 +147,7 @@ def _retrained(
         learnt = veil.obfuscate(train, seed=veil.seed + 1_000)
         model = InferenceModel(plan.inference, veil.seed, plan.device).fit(learnt, name)
         read.append(model.predict(output))
-    return scores_of(plan.test, name, recipe.keep[0], read)
+    return scores_of(hidden[0], name, recipe.keep[0], read)
 
 
 def _told_of(recipe: Recipe, plan: Plan, windows: Windows) -> dict[str, float]:

@@ -116,7 +116,7 @@ def read_by(
     return {
         kind: {
             name: scores_of(
-                plan.test,
+                outputs[0],  # whose labels are those of the windows that went in
                 name,
                 recipe.keep[0],
                 [
