@@ -106,9 +106,10 @@ def test_readme_says_what_attackers_of_obscurenet_reach(modifier, level):
     assert f"{100 * best:.1f}%" in README.replace("\n", " ")
 
 
+OWN = {"raw": "raw data", "PrivDiffuser, the preset's own settings": "**`fast`**"}
 PRIVDIFFUSER = {
-    "": {"raw": "raw data", "PrivDiffuser, the preset's own settings": "**`fast`**"},
-    "-as-published": {
+    "": {
+        **OWN,
         "Diffusion": "`fast`, settings of Diffusion",
         "Diffusion with Negation": "`fast`, settings of Diffusion with Negation",
         "PrivDiffuser": "`fast`, settings of PrivDiffuser",
@@ -122,7 +123,7 @@ PRIVDIFFUSER = {
         "PrivDiffuser": "`paper`, PrivDiffuser",
     },
 }
-OTHER_DATA = {**PRIVDIFFUSER[""], "PrivDiffuser": "settings of PrivDiffuser"}
+OTHER_DATA = {**OWN, "PrivDiffuser": "settings of PrivDiffuser"}
 
 
 def result(name: str) -> dict:
@@ -149,17 +150,60 @@ def test_tables_of_privdiffuser_are_those_of_the_results(name, labels):
         assert f"| {shown} | {cells[0]} | {cells[1]} |" in text
 
 
+def percent(row: dict, attribute: str, kind: str = "read") -> str:
+    return f"{100 * row[kind][attribute]['accuracy']['value']:.1f}"
+
+
 def test_samplers_of_privdiffuser_are_those_of_the_results():
     text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
-    slow, fast = rows = result("privdiffuser-motionsense-gender-samplers")["rows"]
+    slow, _, solver, unipc = rows = result("privdiffuser-motionsense-gender-samplers")["rows"]
     for row in rows:
-        chosen, read = row["settings"], row["read"]["activity"]["accuracy"]["value"]
-        told = row["retrained"]["gender"]["accuracy"]["value"]
+        chosen, read = row["settings"], percent(row, "activity")
         assert (
             f"| `{chosen['sampler']}` | {chosen['steps']} | {1000 * row['seconds_a_window']:.3f}"
-            f" | {100 * read:.1f} | {100 * told:.1f} |"
+            f" | {read} | {percent(row, 'gender', 'retrained')} |"
         ) in text
-    assert slow["seconds_a_window"] > 5 * fast["seconds_a_window"]
+    ratios = [slow["seconds_a_window"] / fast["seconds_a_window"] for fast in (solver, unipc)]
+    assert min(ratios) > 5
+    assert (
+        "are {:.1f} times as fast as 50 of DDIM, six of UniPC {:.1f} times".format(*ratios) in text
+    )
+
+
+def test_what_privdiffuser_avoids_and_trades_is_what_the_results_say():
+    text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    for row in result("privdiffuser-motionsense-gender-avoided")["rows"]:
+        chosen, fixed = row["settings"], percent(row, "gender")
+        assert (
+            f"| `{chosen['told']}` | `{chosen['avoids']}` | {percent(row, 'activity')} | {fixed}"
+            f" | {percent(row, 'gender', 'retrained')} |"
+        ) in text
+    points = result("privdiffuser-motionsense-gender-tradeoff")["points"]
+    for keep in (1, 3, 5, 7, 9):
+        cells = [
+            f"{percent(p, 'activity')}, {percent(p, 'gender')}" for p in points if p["keep"] == keep
+        ]
+        assert f"| {keep} | {' | '.join(cells)} |" in text
+
+
+def test_what_more_attributes_cost_privdiffuser_is_what_the_results_say():
+    text = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    grown = result("privdiffuser-motionsense-gender-growth")
+    assert (
+        f"took {grown['one more']:.1f} s, training {grown['training']:.0f} s"
+        f" ({100 * grown['ratio']:.1f}%"
+    ) in text
+    assert grown["ratio"] < 0.1
+    one, two = result("privdiffuser-motionsense-gender-cost-preset-paper")["rows"][:2]
+    times = [1000 * row["seconds_a_window"] for row in (one, two)]
+    assert "{:.1f} ms a window with one hidden attribute, {:.1f} with two".format(*times) in text
+    for name, attributes in (
+        ("several-hidden", ("activity", "gender", "weight", "subject")),
+        ("two-kept", ("activity", "gender", "weight")),
+    ):
+        for row in result(f"privdiffuser-motionsense-{name}-accuracy")["rows"]:
+            cells = [f"{percent(row, a)} / {percent(row, a, 'read_dense')}" for a in attributes]
+            assert f"| {' | '.join(cells)} |" in text
 
 
 def test_the_audit_of_privdiffuser_says_what_its_document_says():

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sensorveil.audit.attackers import Budget
 from sensorveil.cli.main import app
+from sensorveil.cli.reproduce import _print
+from sensorveil.cli.screen import Screen
 from sensorveil.data.catalog import load
 from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.registry import method
@@ -121,6 +124,7 @@ def diffusion() -> Recipe:
         "information": {"keep": 1.0, "avoid": [0.0], "quick": True},
         "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
         "growth": {"hide": "weight"},
+        "chosen": {"each": [{"avoids": "wearer"}], "quick": True},
     }
     return replace(whole, data="simulated", unlisted=("weight",), parts=parts, rows=whole.rows[1:])
 
@@ -169,6 +173,7 @@ def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion:
         (2, 0),
         (2, 0.5),
     ]
+    assert found["seeds"] == [3]
     assert found["windows"] == 30, "of the forty, what the part asks for"
     shares = [30 * p["read"]["activity"]["accuracy"]["value"] for p in found["points"]]
     assert shares == pytest.approx([round(share) for share in shares], abs=1e-6)
@@ -202,6 +207,35 @@ def test_information_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
     assert more["training"] == guided.runs[0].metrics_["seconds"]
     assert more["ratio"] == pytest.approx(more["one more"] / more["training"])
     assert more["ratio"] < 1
+
+
+def test_a_choice_is_made_by_what_validation_windows_tell(
+    guided: Plan, diffusion: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = InferenceSettings(width=8, epochs=4, batch=32)
+    small = Budget(windows=200, network=network, kernels=50, rounds=5)
+    monkeypatch.setattr(Budget, "quick", lambda: small)
+    found = measure("chosen", diffusion, guided, lambda so_far: None)
+    validation = guided.split.validation
+    assert found["windows"] == len(validation)
+    (row,) = found["rows"]
+    assert row["settings"] == {"avoids": "wearer"}
+    gender, raw = row["hidden"]["gender"], row["kept"]["raw"]
+    codes, kept = validation.codes("gender"), validation.codes("activity")
+    assert raw > np.bincount(kept).max() / len(kept)
+    right = [max((codes[kept == a] == g).sum() for g in (0, 1)) for a in np.unique(kept)]
+    assert gender["by kept class"] == pytest.approx(sum(right) / len(validation))
+    assert gender["by kept class"] >= gender["majority"]
+    assert {"raw", "lazy", "semi-informed"} <= {one["level"] for one in gender["attacks"]}
+
+
+def test_the_trade_off_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = recipe("privdiffuser-motionsense-gender")
+    read = {name: {"accuracy": {"value": 0.25}} for name in whole.attributes}
+    _print(Screen(), whole, "tradeoff", {"points": [{"keep": 3, "avoid": 0.1, "read": read}]})
+    shown = capsys.readouterr().out
+    for word in ("keep", "avoid", "0.1", "25.00"):
+        assert word in shown
 
 
 @pytest.mark.data

@@ -175,7 +175,7 @@ def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> 
     elif "rows" in found and "gain" in found["rows"][0]:
         _print_gains(screen, recipe, part, found)
     elif part in ("grid", "tradeoff"):
-        knobs = list(recipe.parts[part])
+        knobs = [name for name, each in recipe.parts[part].items() if isinstance(each, list)]
         rows = [
             (*(f"{p[knob]:g}" for knob in knobs), *(_percent(p, a) for a in recipe.attributes))
             for p in found["points"]

@@ -12,10 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.folds import thinned
+from sensorveil.audit.attackers import Budget
+from sensorveil.audit.folds import Fold, obfuscated, thinned
+from sensorveil.audit.ladder import climb
+from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.utility import kept_attribute
+from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.inference import InferenceModel
 from sensorveil.measures.information import mutual_information_mine, window_features
+from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.progress import track
 from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by, scores_of
@@ -29,6 +35,7 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     test, veils = _some(plan, asked), _veils(recipe, plan, "tradeoff")
     models = raw_models(recipe, plan)
     found: dict[str, Any] = {
+        "seeds": _seeds(veils),
         "windows": len(test),
         "raw": read_by(recipe, plan, models, [test] * len(veils)),
         "points": [],
@@ -51,7 +58,12 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
     asked, test = recipe.parts[part], plan.test
     veils, models = _veils(recipe, plan, part), raw_models(recipe, plan)
     train = thinned(plan.split.train, asked["windows"], seed=0)
-    found: dict[str, Any] = {"windows": len(test), "training_windows": len(train), "rows": []}
+    found: dict[str, Any] = {
+        "seeds": _seeds(veils),
+        "windows": len(test),
+        "training_windows": len(train),
+        "rows": [],
+    }
     for settings in track(asked["each"], part):
         others = [veil.altered(plan.split.train, **settings) for veil in veils]
         hidden = [veil.obfuscate(test, seed=veil.seed) for veil in others]
@@ -70,11 +82,72 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
     return found
 
 
+def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """What attackers find in validation windows for each of some settings, to choose by.
+
+    The methods and the attackers learn from the fitting windows alone. `by kept class` is what
+    somebody reads who knows nothing but the true kept class.
+    """
+    asked, split = recipe.parts["chosen"], plan.split
+    budget = Budget.quick() if asked.get("quick") else Budget()
+    look = Split(split.fitting, split.validation, split.fitting, split.validation)
+    first, second = (
+        plan.made(recipe, recipe.rows[-1].method, seed, {}).fit(
+            look.train, recipe.keep, recipe.hide
+        )
+        for seed in (0, 1)
+    )
+    found: dict[str, Any] = {"seeds": [0], "windows": len(look.test), "rows": []}
+    for settings in track(asked["each"], "choices"):
+        fold = Fold(_guided(first).altered(**settings), look, _guided(second).altered(**settings))
+        output = obfuscated(fold, None, 0, budget)
+        kept = kept_attribute(
+            [look],
+            [[output.train]],
+            [[output.test]],
+            recipe.keep[0],
+            budget.network,
+            device=plan.device,
+        )
+        read = climb([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
+        found["rows"].append(
+            {
+                "settings": settings,
+                "kept": {"raw": kept.raw.value, "unchanged": kept.unchanged.value},
+                "hidden": {one.attribute: _found(one, look.test, recipe.keep[0]) for one in read},
+            }
+        )
+        done(found)
+    return found
+
+
+def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
+    """What attackers read of an attribute, in short."""
+    codes, kept = test.codes(hidden.attribute), test.codes(keep)
+    likeliest = [np.bincount(codes[kept == one]).max() for one in np.unique(kept)]
+    return {
+        "majority": hidden.majority,
+        "by kept class": float(np.sum(likeliest) / len(test)),
+        "verdict": hidden.verdict.status,
+        "reason": hidden.verdict.reason,
+        "attacks": [
+            {
+                "level": one.level,
+                "family": one.family,
+                "accuracy": one.accuracy.value,
+                "auc": one.auc.value,
+            }
+            for one in hidden.attacks
+        ],
+    }
+
+
 def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
     asked = recipe.parts["information"]
     test, veils = _some(plan, asked), _veils(recipe, plan, "information")
     found: dict[str, Any] = {
+        "seeds": _seeds(veils),
         "windows": len(test),
         "raw": _told_of(recipe, plan, test),
         "points": [],
@@ -99,8 +172,7 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         # Speed does not depend on the weights, so that little training will do.
         brief = {"epochs": 1, "reader_epochs": 1, "avoids": "predicted"}
         veil = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
-        assert isinstance(veil, GuidedDiffusion)
-        seconds = veil.sampling_seconds(some)
+        seconds = _guided(veil).sampling_seconds(some)
         found["rows"].append({"keep": keep, "hide": hide, "seconds_a_window": seconds})
         done(found)
     return found
@@ -111,7 +183,13 @@ def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     (veil, *_), more = _veils(recipe, plan, "growth"), recipe.parts["growth"]["hide"]
     whole = veil.metrics_["seconds"]
     added = median_seconds(lambda: veil.add_hidden(plan.split.train, more), repeats=1, warm=False)
-    found = {"hide": more, "training": whole, "one more": added, "ratio": added / whole}
+    found = {
+        "seeds": [veil.seed],
+        "hide": more,
+        "training": whole,
+        "one more": added,
+        "ratio": added / whole,
+    }
     done(found)
     return found
 
@@ -128,9 +206,17 @@ def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
     """
     asked = recipe.parts[part]
     *_, (_, veils) = trained_rows(recipe.only_last(), plan)
-    guided = [veil for veil in veils if isinstance(veil, GuidedDiffusion)]
-    assert guided, f"the last row of {recipe.name} is no guided diffusion"
-    return [veil.altered(**asked.get("altered", {})) for veil in guided[: asked.get("seeds")]]
+    altered = asked.get("altered", {})
+    return [_guided(veil).altered(**altered) for veil in veils[: asked.get("seeds")]]
+
+
+def _guided(veil: Obfuscator) -> GuidedDiffusion:
+    assert isinstance(veil, GuidedDiffusion), f"{veil.name} is no guided diffusion"
+    return veil
+
+
+def _seeds(veils: list[GuidedDiffusion]) -> list[int]:
+    return [veil.seed for veil in veils]
 
 
 def _retrained(

@@ -17,6 +17,7 @@ _WORK = {
     "timing": obscurenet.timing,
     "training": obscurenet.training,
     "tradeoff": diffusion.tradeoff,
+    "chosen": diffusion.chosen,
     "information": diffusion.information,
     "cost": diffusion.cost,
     "growth": diffusion.growth,
