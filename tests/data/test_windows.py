@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,43 @@ chosen = st.builds(
     length=st.integers(2, 20),
     stride=st.integers(1, 25),
 )
+
+
+def same_fields(one: Windows, other: Windows) -> None:
+    """Each field of both, and nothing else."""
+    assert vars(one).keys() == {field.name for field in fields(Windows)}
+    for field in fields(Windows):
+        np.testing.assert_equal(getattr(one, field.name), getattr(other, field.name))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_altered_windows_are_those_that_replace_would_give(kind):
+    windows, before = made(kind), made(kind)
+    scaling, some = Scaling.of(windows), np.array([3, 1])
+    same_fields(windows.scaled(scaling), replace(windows, scaling=scaling))
+    taken = replace(
+        windows,
+        offset=windows.offset[some],
+        start=windows.start[some],
+        recording=windows.recording[some],
+        labels={name: codes[some] for name, codes in windows.labels.items()},
+    )
+    same_fields(windows.select(some), taken)
+    same_fields(windows, before)
+    with pytest.raises(FrozenInstanceError):
+        windows.scaled(None).length = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_replaced_window_is_that_among_all(kind):
+    windows = made(kind)
+    signal = windows.signal * 2
+    many = windows.replaced(signal)
+    for place in range(len(windows)):
+        one = windows.select([place]).replaced(signal[[place]])
+        np.testing.assert_array_equal(one.signal, many.signal[[place]])
+        assert one.store.dtype == many.store.dtype
+        assert one.store.flags.c_contiguous
 
 
 @settings(deadline=None)

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -54,6 +55,26 @@ def test_windows_of_one_code_are_not_told_apart():
     assert (other.signal != test.signal).any((1, 2)).all()
     first, second = (veil.obfuscate(w, seed=1).signal for w in (test, other))
     np.testing.assert_array_equal(first, second)
+
+
+def test_windows_one_at_a_time_are_those_of_all_at_once():
+    """A single window takes shorter ways at many places; the output is the same to the bit."""
+    veil, test = sealed(), simulated().test
+    test = replace(test, recording=np.arange(len(test)))  # nobody has a past
+    whole = veil._obfuscate(test.scaled(veil.scaling_), {}, rng())
+    noise = rng()
+    singles = [test.select([place]).compact() for place in range(len(test))]
+    made = [veil._obfuscate(one.scaled(veil.scaling_), {}, noise) for one in singles]
+    np.testing.assert_array_equal(np.concatenate(made), whole)
+
+
+def test_the_time_of_a_window_is_that_of_windows_that_come_alone(monkeypatch):
+    veil, seen = copy(sealed()), []
+    monkeypatch.setattr(veil, "obfuscate", seen.append)
+    assert 0 <= veil.window_seconds(simulated().test, most=5) < 1
+    assert [len(one) for one in seen] == [1] * 6
+    assert [one.start[0] for one in seen[1:]] == simulated().test.start[:5].tolist()
+    assert {one.store.shape[-1] for one in seen} == {simulated().test.length}
 
 
 def test_what_is_kept_is_kept_and_movement_goes_along():

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import Windows
-from sensorveil.methods.seal_code import Encoder, Movement, Past, afforded, lots, measured, usual
+from sensorveil.methods.seal_code import (
+    RIVAL,
+    Encoder,
+    Movement,
+    Past,
+    afforded,
+    distinct,
+    lots,
+    measured,
+    offered,
+    rivals,
+    usual,
+)
 
 LENGTH, RATE = 64, 32.0
 
@@ -217,6 +229,60 @@ def test_extremes_of_each_class_are_not_given_out():
     assert usual(few).all()
     still = replace(movement, values=np.zeros((400, 2)))  # images have no movement
     assert usual(still).all()
+
+
+def two_waves(count: int, seed: int = 0) -> Windows:
+    """Two channels with a wave and its octave in each, in shares that differ."""
+    generator, time = np.random.default_rng(seed), np.arange(LENGTH) / RATE
+    waves = np.sin(2 * np.pi * np.array([[4.0], [8.0]]) * time)
+    share = generator.uniform(0, 1, (count, 2, 2))
+    return Windows.from_signal(share @ waves, rate=RATE)
+
+
+def test_distinct_windows_have_their_rhythm_in_other_units_too():
+    windows = two_waves(400)
+    certain = rivals(windows) <= RIVAL
+    flips = np.zeros(400, bool)
+    for factor in (RIVAL, 1 / RIVAL):  # of the power of one channel
+        other = windows.replaced(windows.signal * np.sqrt([[1.0], [factor]]))
+        flips |= np.abs(measured(other)[:, 0] - measured(windows)[:, 0]) > np.log(1.5)
+    assert not flips[certain].any()
+    assert flips[~certain].any()
+    assert 0.3 < certain.mean() < 0.95
+    np.testing.assert_array_equal(distinct(windows, np.zeros(400, int)), certain)
+
+
+def test_what_is_strong_elsewhere_is_measured_by_amplitudes():
+    time = np.arange(LENGTH) / RATE
+    waves = np.sin(2 * np.pi * np.array([[4.0], [8.0]]) * time)
+    signal = np.array([[1.0, 0.0], [1.0, 0.5], [0.9, 1.0]]) @ waves
+    expected = [0.0, 0.25, 0.81]
+    plain = Windows.from_signal(signal[:, None], rate=RATE)
+    np.testing.assert_allclose(rivals(plain), expected, atol=1e-6)
+    turned = plain.replaced(((signal + 3)[:, None] * np.exp(0.3j)).astype(np.complex64))
+    np.testing.assert_allclose(rivals(turned), expected, atol=1e-4)
+    assert not rivals(Windows.from_signal(np.zeros((2, 1, LENGTH)))).any()
+    assert not rivals(Windows.from_signal(np.ones((3, 1, 16, 16)))).any()
+
+
+def test_of_a_class_without_rhythm_half_stays():
+    noise = np.random.default_rng(0).normal(size=(100, 1, LENGTH))
+    read = np.repeat([0, 1], 50)
+    noise[:50] = np.sin(2 * np.pi * 4 * np.arange(LENGTH) / RATE)
+    windows = Windows.from_signal(noise, rate=RATE)
+    assert (rivals(windows)[50:] > RIVAL).mean() > 0.5
+    chosen = distinct(windows, read)
+    assert chosen[:50].all()
+    assert chosen[50:].sum() == 25
+    assert rivals(windows)[50:][chosen[50:]].max() <= np.median(rivals(windows)[50:])
+
+
+def test_extremes_are_those_of_the_distinct():
+    windows = two_waves(400)
+    movement = of(windows)
+    kept, certain = offered(windows, movement), distinct(windows, movement.read)
+    np.testing.assert_array_equal(kept[certain], usual(movement.select(certain)))
+    assert not kept[~certain].any()
 
 
 def test_every_code_has_its_share_of_donors():

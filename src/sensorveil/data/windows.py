@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -179,14 +180,13 @@ class Windows:
 
     def scaled(self, scaling: Scaling | None) -> Windows:
         """The same windows, standardised while they are copied."""
-        return replace(self, scaling=scaling)
+        return self._altered(scaling=scaling)
 
     def select(self, index: np.ndarray | list[int] | list[bool] | slice) -> Windows:
         """Some of the windows, by mask or by position; the recordings stay shared."""
         if isinstance(index, list):
             index = np.asarray(index) if index else np.zeros(0, int)
-        return replace(
-            self,
+        return self._altered(
             offset=self.offset[index],
             start=self.start[index],
             recording=self.recording[index],
@@ -204,20 +204,28 @@ class Windows:
         """The same windows on a store that holds their samples and no others."""
         used = self.coverage() > 0
         place = np.cumsum(used) - 1
-        return replace(
-            self, store=np.ascontiguousarray(self.store[..., used]), offset=place[self.offset]
+        return self._altered(
+            store=np.ascontiguousarray(self.store[..., used]), offset=place[self.offset]
         )
 
     def replaced(self, signal: np.ndarray) -> Windows:
         """The same windows with another signal of the same shape, in the units recorded."""
         if signal.shape != (len(self), *self.shape):
             raise ValueError(f"{signal.shape} cannot replace {(len(self), *self.shape)}")
-        return replace(
-            self,
+        return self._altered(
             store=_laid_out(signal),
             offset=np.arange(len(self)) * self.length,
             scaling=None,
         )
+
+    def _altered(self, **fields: Any) -> Windows:
+        """The same windows but for some fields: `dataclasses.replace` without its checks.
+
+        A stream alters every window a few times, and the checks would take most of that.
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), **fields)
+        return other
 
     def codes(self, attribute: str) -> np.ndarray:
         """The labels of one attribute, or the refusal that lists the known ones."""
@@ -285,5 +293,7 @@ class DeviceWindows:
 def _laid_out(signal: np.ndarray) -> np.ndarray:
     """(n, channels, ..., length) as a store (channels, ..., n * length), in single precision."""
     kind = np.complex64 if np.iscomplexobj(signal) else np.float32
+    if len(signal) == 1:  # a stream's window lies that way already
+        return np.ascontiguousarray(signal[0], dtype=kind)
     moved = np.moveaxis(signal, 0, -2)
     return np.ascontiguousarray(moved, dtype=kind).reshape(*moved.shape[:-2], -1)

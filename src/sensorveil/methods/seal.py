@@ -11,6 +11,8 @@ The code is in `seal_code`, what makes windows of it in `seal_generators`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
+from time import perf_counter
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from sensorveil.measures.response import randomised, within_budget
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.resample import Resample
-from sensorveil.methods.seal_code import Encoder, Movement, afforded, usual, whose
+from sensorveil.methods.seal_code import Encoder, Movement, afforded, offered, whose
 from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining, joined
 from sensorveil.methods.seal_reading import followed
 from sensorveil.methods.seal_search import chosen, tried
@@ -94,6 +96,17 @@ class Seal(Obfuscator):
             if name not in self.policy_.keep and (seen.codes(name) != UNKNOWN).any()
         )
 
+    def window_seconds(self, windows: Windows, most: int = 1000) -> float:
+        """The median time from a window to its output, of so many that come one at a time."""
+        singles = [windows.select([place]).compact() for place in range(min(most, len(windows)))]
+        self.obfuscate(singles[0])  # the first pays for starting up
+        times = []
+        for single in singles:
+            started = perf_counter()
+            self.obfuscate(single)
+            times.append(perf_counter() - started)
+        return median(times)
+
     # Training.
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
@@ -106,9 +119,10 @@ class Seal(Obfuscator):
         codes, self.cells_ = joint_classes(learnt, self.policy_.keep)
         learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
         movement = self._movement(learnt, codes)
-        levels = self._levels(learnt, codes, movement, generator)
+        common = offered(learnt, movement)
+        levels = self._levels(learnt, codes, movement, common, generator)
         self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
-        clear = self._clear(learnt, codes, usual(movement))
+        clear = self._clear(learnt, codes, common)
         movement = movement.select(clear)
         self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
         self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
@@ -127,10 +141,11 @@ class Seal(Obfuscator):
         learnt: Windows,
         codes: np.ndarray,
         movement: Movement,
+        common: np.ndarray,
         generator: np.random.Generator,
     ) -> tuple[int, int]:
         """How many levels of each: those that are set, or found where a search is asked for."""
-        fewest = int(np.bincount(movement.read[usual(movement)]).min())
+        fewest = int(np.bincount(movement.read[common]).min())
         most = afforded(self.settings.rhythm, self.settings.intensity, fewest)
         if not self.settings.max_advantage:
             return most
@@ -222,6 +237,8 @@ class Seal(Obfuscator):
         generator: np.random.Generator,
     ) -> np.ndarray:
         """The codes that windows are made from: as they are, or by randomised response."""
+        if not strength and not self.settings.epsilon:
+            return codes
         for name, numbers in strength.items():
             if (numbers <= 0).any():
                 raise Refusal(f"strength '{name}' must be above 0")

@@ -62,7 +62,7 @@ class Pool:
     def make(self, codes: np.ndarray, noise: np.random.Generator) -> np.ndarray:
         """A donor for each code, all donors of a code alike."""
         drawn = self._first[codes] + noise.integers(self._numbers[codes])
-        return np.ascontiguousarray(np.moveaxis(self._view[..., self._offset[drawn], :], -2, 0))
+        return np.ascontiguousarray(self._windows[self._offset[drawn]])
 
     def state(self) -> dict[str, np.ndarray]:
         """All that was learnt, as arrays."""
@@ -77,7 +77,8 @@ class Pool:
     ) -> Pool:
         self._store, self._offset, self._numbers = store, offset, numbers
         self._first = np.cumsum(numbers) - numbers
-        self._view = np.lib.stride_tricks.sliding_window_view(store, length, axis=-1)
+        view = np.lib.stride_tricks.sliding_window_view(store, length, axis=-1)
+        self._windows = np.moveaxis(view, -2, 0)  # one from every sample on, by where it begins
         return self
 
 

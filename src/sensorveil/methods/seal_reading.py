@@ -44,9 +44,9 @@ def followed(
     >>> followed(shares, recording, start, 128, 0).tolist()
     [0, 1, 1, 1]
     """
-    since = elapsed(recording, start)
-    if not steady or np.isinf(since).all():
+    if not steady or len(shares) < 2:
         return shares.argmax(1)
+    since = elapsed(recording, start)
     same = np.exp(-since / steady)[:, None]
     belief = np.maximum(shares, 1e-12)  # what is never ruled out can come back
     evidence = belief ** np.minimum(since / length, 1.0)[:, None]

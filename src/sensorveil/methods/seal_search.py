@@ -13,7 +13,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.counting import counted_advantage, half_folds, people_folds
 from sensorveil.measures.signals import within_correlation
-from sensorveil.methods.seal_code import Encoder, Movement, usual
+from sensorveil.methods.seal_code import Encoder, Movement, offered
 from sensorveil.progress import track
 
 _DONORS = 0.75  # the part of the people who are donors while the others are obfuscated
@@ -59,7 +59,7 @@ def tried(
     """
     people = generator.permutation(np.unique(windows.subject))
     donor = np.isin(windows.subject, people[: max(1, round(_DONORS * len(people)))])
-    common = usual(movement)
+    common = offered(windows, movement)
     pool, others = np.flatnonzero(donor & common), np.flatnonzero(~donor)
     sizes = sorted(
         product(range(1, most[0] + 1, 2), range(1, most[1] + 1, 2)), key=lambda s: (s[0] * s[1], s)

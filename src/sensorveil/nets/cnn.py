@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -120,12 +121,24 @@ class _Chain(nn.Sequential):
 
     def __init__(self, layers: list[nn.Module]) -> None:
         super().__init__(*layers)
-        self._calls = [layer.forward for layer in layers]
+        self._calls = [_call(layer) for layer in layers]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for call in self._calls:
             x = call(x)
         return x
+
+
+def _call(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a layer does, without asking it for its parts at every call."""
+    if isinstance(layer, nn.Linear):
+        return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
+    if isinstance(layer, nn.Conv1d):
+        how = {"stride": layer.stride, "padding": layer.padding}
+        return partial(torch.conv1d, weight=layer.weight, bias=layer.bias, **how)
+    if isinstance(layer, nn.MaxPool1d):
+        return partial(torch.max_pool1d, kernel_size=layer.kernel_size, stride=layer.stride)
+    return torch.relu if isinstance(layer, nn.ReLU) else layer.forward
 
 
 def _flat(net: nn.Module) -> Iterator[nn.Module]:
