@@ -154,6 +154,17 @@ def percent(row: dict, attribute: str, kind: str = "read") -> str:
     return f"{100 * row[kind][attribute]['accuracy']['value']:.1f}"
 
 
+def test_readme_says_what_is_read_of_privdiffuser():
+    text = " ".join(README.split())
+    own = result("privdiffuser-motionsense-gender-accuracy")["rows"][-1]
+    assert (
+        f"activity {percent(own, 'activity')}, gender {percent(own, 'gender')} (the paper:" in text
+    )
+    rows = result("privdiffuser-motionsense-gender-avoided")["rows"]
+    worst = max(percent(row, "gender", "retrained") for row in rows)
+    assert f"whoever trains on its output: {worst}% of windows" in text
+
+
 def test_samplers_of_privdiffuser_are_those_of_the_results():
     text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
     slow, _, solver, unipc = rows = result("privdiffuser-motionsense-gender-samplers")["rows"]
