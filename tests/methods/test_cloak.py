@@ -218,12 +218,15 @@ def test_a_bottleneck_beyond_its_range_is_refused(tiny: Cloak) -> None:
             tiny.obfuscate(example_windows(), {"bottleneck": share})
 
 
-def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(trained: Cloak) -> None:
-    """Found again by hand: from each try's noise alone, and by the encoder."""
+@pytest.mark.parametrize("judge", ["features", "panel"])
+def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(
+    trained: Cloak, judge: str
+) -> None:
+    """Found again by hand: from each try's noise alone, and by the encoder or the panel."""
     windows = example_windows(seed=5)
     scaled = windows.scaled(trained.scaling_)
     several, single = (copy.copy(trained) for _ in range(2))
-    several.settings = replace(trained.settings, tries=3)
+    several.settings = replace(trained.settings, tries=3, judge=judge)
     single.settings = replace(trained.settings, tries=1)
     inputs = several._inputs(scaled, {}, np.random.default_rng(2))
     assert inputs["noise"].shape[:2] == (96, 3)
@@ -237,7 +240,14 @@ def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(trained
                 for one in range(3)
             ]
         )
-        likeness = torch.stack([(trained._encoded(one) * inputs["told"]).sum(1) for one in each])
+        if judge == "features":
+            like = [(trained._encoded(one) * inputs["told"]).sum(1) for one in each]
+        else:
+            told = trained._cells(scaled).unsqueeze(1)  # one of two: the likelier is the class
+            signals = [trained.scaling_.undo(one.numpy()) for one in each]
+            shares = [trained.panel_.probabilities(windows.replaced(one)) for one in signals]
+            like = [torch.from_numpy(one).gather(1, told).squeeze(1) for one in shares]
+        likeness = torch.stack(like)
         best = each[likeness.argmax(0), torch.arange(96)]
     torch.testing.assert_close(found, best, atol=1e-4, rtol=1e-4)
     assert len(likeness.argmax(0).unique()) == 3

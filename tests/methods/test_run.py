@@ -84,6 +84,17 @@ def test_a_run_without_an_origin_and_with_complex_windows(tmp_path: Path) -> Non
     np.testing.assert_array_equal(again.scaling_.deviation, veil.scaling_.deviation)
 
 
+def test_a_setting_that_came_later_has_its_default(tmp_path: Path) -> None:
+    veil = Resample("paper", width=4, epochs=1).fit(windows(), "activity", "gender")
+    place = save_run(veil, tmp_path / "older") / "config.json"
+    config = json.loads(place.read_text())
+    del config["settings"]["rate"]
+    place.write_text(json.dumps(config))
+    found = load_run(place.parent).settings
+    assert found == replace(veil.settings, rate=Resample.Settings().rate)
+    assert found.rate != veil.settings.rate
+
+
 def test_nothing_in_a_run_is_a_pickle(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: Any, **__: Any) -> None:
         pytest.fail("something was unpickled")

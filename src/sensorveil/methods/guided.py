@@ -26,6 +26,7 @@ from sensorveil.measures.inference import Panel, seen_shape
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.guided_settings import AVOIDED, GUIDING, PANEL, GuidedSettings
+from sensorveil.methods.judging import Judge, by_features, by_panel, worth
 from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
 from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
@@ -251,26 +252,18 @@ class GuidedDiffusion(Obfuscator):
             sample = SAMPLERS[chosen.sampler]
             return sample(led, piece["noise"], levels, chosen.steps, chance)
 
-        best = best_of(chosen.tries, work, self._worth()) if chosen.tries > 1 else work
+        if chosen.tries > 1:
+            good = worth(self._judge(), self._finished, self._readers)
+            best = best_of(chosen.tries, work, good)
+        else:
+            best = work
         return lambda piece: self._finished(best(piece))
 
-    def _worth(self) -> Callable[[torch.Tensor, Inputs], torch.Tensor]:
-        """How good a try is: like what was told, and unlike what is avoided.
-
-        A try that is of the class that was told is better than all that are not, and of these one
-        is the better the less its reader finds the class to avoid in it.
-        """
+    def _judge(self) -> Judge:
         centres = torch.from_numpy(self.centres_).to(self.device)
-
-        def worth(made: torch.Tensor, piece: Inputs) -> torch.Tensor:
-            features, told = self._encoded(self._finished(made)), piece["told"]
-            right = (features @ centres.T).argmax(1) == (told @ centres.T).argmax(1)
-            unlike = torch.ones_like(right, dtype=features.dtype)
-            for read, weight in self._readers(piece):
-                unlike = unlike * (1 - (torch.as_tensor(weight) > 0) * read(made).exp())
-            return (features * told).sum(1) + right * (1 + unlike)
-
-        return worth
+        if self.settings.judge == "panel":
+            return by_panel(self.panel_, self.scaling_, centres, self.complex_)
+        return by_features(self._encoded, centres)
 
     def _readers(self, piece: Inputs) -> list[tuple[Reader, Weight]]:
         """For each attribute that is avoided: log p of the class to avoid, and its weight."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Settings
+from sensorveil.methods.judging import JUDGES
 from sensorveil.methods.resample import ResampleSettings
 from sensorveil.nets.courses import Course
 from sensorveil.nets.samplers import SAMPLERS
@@ -19,7 +20,18 @@ TOLD = ("features", "class")
 The papers tell the features. They are made to tell the kept class, and tell more than that.
 """
 
-GUIDING = ("keep", "avoid", "avoids", "told", "gradient", "sampler", "steps", "tries", "compiled")
+GUIDING = (
+    "keep",
+    "avoid",
+    "avoids",
+    "told",
+    "gradient",
+    "sampler",
+    "steps",
+    "tries",
+    "judge",
+    "compiled",
+)
 """Settings that can be other ones without training anything anew."""
 
 PANEL = ResampleSettings().reader()
@@ -39,7 +51,7 @@ class GuidedSettings(Settings):
     GPU once a minute is spent on it. `reader_` settings are for all other networks. A training
     takes at most `limit` steps (`reader_limit`; 0: no limit), however many windows there are. A
     `panel` of so many models reads the class where nothing but the class is told (see `PANEL`);
-    with 0 it is the class whose features are nearest.
+    with 0 it is the class whose features are nearest. The `judge` of tries is one of `JUDGES`.
     """
 
     keep: float = 7.8
@@ -51,6 +63,7 @@ class GuidedSettings(Settings):
     sampler: str = "ddim"
     steps: int = 50
     tries: int = 1
+    judge: str = "features"
     levels: int = 1000
     epochs: int = 80
     batch: int = 512
@@ -71,6 +84,7 @@ class GuidedSettings(Settings):
             ("told", self.told, TOLD),
             ("gradient", self.gradient, ("clean", "full")),
             ("sampler", self.sampler, tuple(SAMPLERS)),
+            ("judge", self.judge, JUDGES),
         ):
             if value not in known:
                 raise refuse_unknown(name, value, known)
@@ -81,6 +95,7 @@ class GuidedSettings(Settings):
                 self.require(value > 0, name, "above 0")
         self.require(self.dropped < 1, "dropped", "below 1")
         self.require(self.average < 1, "average", "below 1")
+        self.require(self.judge != "panel" or self.panel > 0, "judge", "features without a panel")
         self.require(self.steps <= self.levels, "steps", f"at most {self.levels}, the levels")
 
     def may_be_zero(self) -> tuple[str, ...]:

@@ -58,7 +58,9 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
         if config["format"] != FORMAT:
             raise Refusal(f"{folder} has format {config['format']}; this version reads {FORMAT}")
         made = method(config["method"])
-        veil = made(config["preset"], config["seed"], device, **config["settings"])
+        # A setting that came later than the run had no part in it: its default, not the preset's.
+        settings = {**asdict(made.Settings()), **config["settings"]}
+        veil = made(config["preset"], config["seed"], device, **settings)
         veil.policy_ = Policy.of(config["keep"], config["hide"])
         veil.origin_ = Origin(**config["origin"]) if config["origin"] else None
         veil.shape_ = tuple(config["shape"])
