@@ -66,6 +66,8 @@ def test_scores_in_other_units_are_those_of_the_same_windows(
     np.testing.assert_allclose(
         scores.log_softmax(1).detach().numpy(), model.log_probabilities(windows), atol=1e-3
     )
+    with torch.no_grad():
+        torch.testing.assert_close(model.readings_in(other)(signal), scores.detach())
     scores.sum().backward()
     assert signal.grad is not None
     assert not model.scores_in(other)(signal.detach()).requires_grad  # the model does not learn

@@ -26,7 +26,8 @@ def test_the_panel_judges_as_it_reads(kind: str) -> None:
     judge = by_panel(panel, scaling, centres, windows.is_complex)
     signal = as_real(torch.from_numpy(windows.scaled(scaling).signal))
     told = np.random.default_rng(0).integers(classes, size=len(windows))
-    like, right = judge(signal, centres[torch.from_numpy(told)])
+    with torch.no_grad():
+        like, right = judge(signal, centres[torch.from_numpy(told)])
     shares = panel.probabilities(windows)
     np.testing.assert_allclose(like.numpy(), shares[np.arange(len(told)), told], atol=1e-4)
     np.testing.assert_array_equal(right.numpy(), shares.argmax(1) == told)

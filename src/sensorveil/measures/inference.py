@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
@@ -110,7 +111,13 @@ class InferenceModel:
 
     def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """Scores before the softmax of windows in other standard units, to be differentiated."""
-        net = folded(copy.deepcopy(self.net_)).requires_grad_(False)
+        return self._in_units(folded(copy.deepcopy(self.net_)).requires_grad_(False), scaling)
+
+    def readings_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The same where nothing is differentiated: at once, with no copy of the network."""
+        return self._in_units(self._reading, scaling)
+
+    def _in_units(self, net: nn.Module, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         own = self.scaling_
         factor, shift = (
             torch.from_numpy(part).to(self.device)

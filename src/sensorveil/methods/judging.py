@@ -61,7 +61,7 @@ def by_panel(panel: Panel, scaling: Scaling, centres: torch.Tensor, is_complex: 
 
     A complex channel comes as two real ones, and the panel wants it as it is.
     """
-    members = [member.scores_in(scaling) for member in panel.members]
+    members = [member.readings_in(scaling) for member in panel.members]
 
     def judge(signal: torch.Tensor, told: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         seen = torch.complex(signal[:, ::2], signal[:, 1::2]) if is_complex else signal
