@@ -160,9 +160,19 @@ def test_readme_says_what_is_read_of_privdiffuser():
     assert (
         f"activity {percent(own, 'activity')}, gender {percent(own, 'gender')} (the paper:" in text
     )
+    said = re.search(
+        r"whoever trains on its output \(`avoid` ([\d.]+), two seeds\): in ([\d.]+)% of windows"
+        r" where features are told, as in the paper, and in ([\d.]+)% where the class alone is",
+        text,
+    )
+    assert said
+    avoid, *shown = map(float, said.groups())
     rows = result("privdiffuser-motionsense-gender-avoided")["rows"]
-    worst = max(percent(row, "gender", "retrained") for row in rows)
-    assert f"whoever trains on its output: {worst}% of windows" in text
+    for told, accuracy in zip(("features", "class"), shown, strict=True):
+        chosen = {"told": told, "avoids": "wearer", "avoid": avoid}
+        (found,) = (row["retrained"]["gender"] for row in rows if row["settings"] == chosen)
+        assert found["accuracy"]["seeds"] == 2
+        assert accuracy == pytest.approx(100 * found["accuracy"]["value"], abs=0.05)
 
 
 def test_samplers_of_privdiffuser_are_those_of_the_results():
@@ -208,13 +218,63 @@ def test_what_more_attributes_cost_privdiffuser_is_what_the_results_say():
     one, two = result("privdiffuser-motionsense-gender-cost-preset-paper")["rows"][:2]
     times = [1000 * row["seconds_a_window"] for row in (one, two)]
     assert "{:.1f} ms a window with one hidden attribute, {:.1f} with two".format(*times) in text
-    for name, attributes in (
-        ("several-hidden", ("activity", "gender", "weight", "subject")),
-        ("two-kept", ("activity", "gender", "weight")),
-    ):
-        for row in result(f"privdiffuser-motionsense-{name}-accuracy")["rows"]:
-            cells = [f"{percent(row, a)} / {percent(row, a, 'read_dense')}" for a in attributes]
-            assert f"| {' | '.join(cells)} |" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [("several-hidden", "three hidden"), ("two-kept", "activity and weight kept")],
+)
+def test_several_attributes_of_privdiffuser_are_those_of_the_results(name, policy):
+    text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    file = f"privdiffuser-motionsense-{name}-accuracy"
+    found = result(file)
+
+    def cells(row: dict) -> str:
+        named = [a for a in ("activity", "gender", "weight", "subject") if a in row["read"]]
+        return " | ".join(f"{percent(row, a)} / {percent(row, a, 'read_dense')}" for a in named)
+
+    assert f"| | raw data | {cells(found['raw'])} |" in text
+    runs = {
+        "PrivDiffuser, the preset's own settings": "`fast`",
+        "PrivDiffuser": "settings of PrivDiffuser",
+    }
+    assert {row["label"] for row in found["rows"]} == set(runs)
+    for row in found["rows"]:
+        begin = f"| [{policy}](../results/{file}.json) | {runs[row['label']]}"
+        assert f"{begin} | {cells(row)} |" in text
+
+
+def test_bits_of_privdiffuser_are_those_of_the_results():
+    text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    found = result("privdiffuser-motionsense-gender-information")
+    rows = {f"{point['avoid']:.1f}": point["bits"] for point in found["points"]}
+    assert {len(bits["gender"]) for bits in rows.values()} == {1}  # one seed
+    rows = {w2: {name: bits[name][0] for name in bits} for w2, bits in rows.items()}
+    attributes = ("activity", "gender", "weight")
+    table = "".join(
+        f"| {label} | {' | '.join(f'{bits[name]:.2f}' for name in attributes)} |\n"
+        for label, bits in {"raw data": found["raw"], **rows}.items()
+    )
+    assert f"|---|---|---|---|\n{table}\n" in text
+    gender = {float(w2): bits["gender"] for w2, bits in rows.items()}
+    assert min(gender, key=gender.__getitem__) == 0.5
+    assert min(bits for w2, bits in gender.items() if w2 >= 1.5) > gender[0.0]
+
+
+def test_heads_that_name_more_seeds_than_were_used_are_named():
+    """Where a file is measured anew, its head names what was used, and the sentence must go."""
+    text = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    assert (
+        "`samplers` and `tradeoff` two of five, `growth` one of five, `information` one of two"
+    ) in text
+    named = {
+        part: len(result(f"privdiffuser-motionsense-gender-{part}")["seeds"])
+        for part in ("samplers", "tradeoff", "growth", "information", "avoided")
+    }
+    assert named == {"samplers": 5, "tradeoff": 5, "growth": 5, "information": 2, "avoided": 2}
+    for part, rows in (("samplers", "rows"), ("tradeoff", "points"), ("avoided", "rows")):
+        found = result(f"privdiffuser-motionsense-gender-{part}")[rows]
+        assert {row["read"]["gender"]["accuracy"]["seeds"] for row in found} == {2}
 
 
 def test_the_audit_of_privdiffuser_says_what_its_document_says():

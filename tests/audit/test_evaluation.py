@@ -53,9 +53,9 @@ def toy() -> Split:
     return Split(train, test, train, test)
 
 
-def folds(people: int = 8) -> list[Split]:
+def folds(people: int = 8, windows: int = 3) -> list[Split]:
     return [
-        load("simulated", "subject", fold, people=people, recordings=1, windows=3, gender=4.0)
+        load("simulated", "subject", fold, people=people, recordings=1, windows=windows, gender=4.0)
         for fold in range(4)
     ]
 
@@ -178,6 +178,22 @@ def test_folds_are_pooled_and_cover_everybody_once() -> None:
     assert result.score("gender").majority == np.bincount(everybody).max() / len(everybody)
     assert result.score("activity").raw_accuracy.value > 0.6
     assert result.score("activity").accuracy.value < 0.5  # drowned in noise
+
+
+def test_what_is_left_of_the_signal_is_said_of_every_fold() -> None:
+    class EveryOther(NoObfuscation):
+        """Leaves the windows of two of the folds as they are, and silences the others."""
+
+        def _obfuscate(
+            self, windows: Windows, strength: Mapping[str, np.ndarray], _: np.random.Generator
+        ) -> np.ndarray:
+            return windows.signal * (windows.origin.fold % 2 if windows.origin else 0)
+
+    parts = folds(people=4, windows=12)
+    veils = [fitted(EveryOther(), part) for part in parts]
+    result = evaluate(veils, parts, attributes=["gender"], settings=TINY)
+    assert [one.energy_correlation for one in result.signal] == pytest.approx([0, 1, 0, 1])
+    assert [one.frequency_correlation for one in result.signal] == pytest.approx([0, 1, 0, 1])
 
 
 def test_one_fold_pooled_is_one_fold() -> None:

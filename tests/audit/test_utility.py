@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.results import SignalUtility
+from sensorveil.audit.signals import signal_utility, walking_windows
 from sensorveil.audit.utility import (
     MINE,
     NEIGHBOURS,
     _places,
     information,
     kept_attribute,
-    signal_utility,
-    walking_windows,
 )
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split

@@ -385,8 +385,12 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     assert (found.quick, len(found.seeds)) == (True, 3)
     assert (side.verdict.status, subject.verdict.status) == (HIDDEN, NOT_HIDDEN)
     assert f"{100 * (side.worst.accuracy.value - side.majority):.1f} points better" in text
+    reached = side.worst.accuracy
+    interval = f"from {100 * reached.low:.1f} to {100 * reached.high:.1f}%"
+    assert f"reads {reached.value:.1%}, with an interval over people {interval}" in text
     shown = (exercise.unchanged.value, exercise.raw.value)
     assert "the exercise in {:.1%} (raw: {:.1%})".format(*shown) in text
+    assert f"trained on the output in {exercise.retrained.value:.1%} of the output" in text
     told = (100 * subject.worst.accuracy.value, 100 * subject.majority)
     assert "read it in {:.1f}% (guessing: {:.1f})".format(*told) in text
 

@@ -69,12 +69,25 @@ def test_windows_one_at_a_time_are_those_of_all_at_once():
 
 
 def test_the_time_of_a_window_is_that_of_windows_that_come_alone(monkeypatch):
-    veil, seen = copy(sealed()), []
-    monkeypatch.setattr(veil, "obfuscate", seen.append)
-    assert 0 <= veil.window_seconds(simulated().test, most=5) < 1
+    """The clock goes by what windows take: 9 s to start up, then 1, 5, 2, 8 and 3."""
+    veil, seen, clock = copy(sealed()), [], [0.0]
+    lasts = iter([9.0, 1.0, 5.0, 2.0, 8.0, 3.0])
+
+    def obfuscate(windows: Windows) -> None:
+        seen.append(windows)
+        clock[0] += next(lasts)
+
+    monkeypatch.setattr(veil, "obfuscate", obfuscate)
+    monkeypatch.setattr("sensorveil.measures.timing.perf_counter", lambda: clock[0])
+    assert veil.window_seconds(simulated().test, most=5) == 3.0
     assert [len(one) for one in seen] == [1] * 6
     assert [one.start[0] for one in seen[1:]] == simulated().test.start[:5].tolist()
     assert {one.store.shape[-1] for one in seen} == {simulated().test.length}
+
+
+def test_no_windows_take_no_time():
+    with pytest.raises(Refusal, match="no windows"):
+        sealed().window_seconds(simulated().test.select([]))
 
 
 def test_what_is_kept_is_kept_and_movement_goes_along():

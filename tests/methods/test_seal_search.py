@@ -8,7 +8,7 @@ import pytest
 from sensorveil.data.catalog import load
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.seal_code import Movement
+from sensorveil.methods.seal_code import Movement, offered
 from sensorveil.methods.seal_search import Candidate, chosen, tried
 
 
@@ -42,26 +42,26 @@ def test_who_speaks_is_looked_for_in_other_clips():
     clips = Windows.from_signal(signal[:, None], {"subject": person})
     moves = {past: Movement.of(clips, np.zeros(300, int), past, 300) for past in ("person", "none")}
     found = {
-        past: tried(clips, move, move, 1, ["subject"], (3, 3), generator)[-1].advantages["subject"]
+        past: tried(clips, move, move, offered(clips, move), 1, ["subject"], (3, 3), generator)
         for past, move in moves.items()
     }
-    assert found["none"] > 0.3
-    assert abs(found["person"]) < 0.1
+    tells = {past: codes[-1].advantages["subject"] for past, codes in found.items()}
+    assert tells["none"] > 0.3
+    assert abs(tells["person"]) < 0.1
 
 
 def test_more_levels_keep_more_and_absolute_ones_tell_more():
     windows = load("simulated", people=40, windows=10, gender=3.0, recordings=3).train
     read = windows.codes("activity")
     moves = {past: Movement.of(windows, read, past, 300) for past in ("recording", "none")}
-    hide = ["gender", "subject"]
-    found = {
-        past: {
+    hide, common = ["gender", "subject"], offered(windows, moves["none"])
+    relative, absolute = (
+        {
             (one.rhythm, one.intensity): one
-            for one in tried(windows, move, move, 4, hide, (5, 3), np.random.default_rng(0))
+            for one in tried(windows, move, move, common, 4, hide, (5, 3), np.random.default_rng(0))
         }
-        for past, move in moves.items()
-    }
-    relative, absolute = found["recording"], found["none"]
+        for move in moves.values()
+    )
     assert list(relative) == [(1, 1), (1, 3), (3, 1), (5, 1), (3, 3), (5, 3)]
     assert abs(relative[1, 1].rhythm_kept) < 0.1
     assert 0.3 < relative[3, 1].rhythm_kept < relative[5, 1].rhythm_kept
@@ -77,8 +77,8 @@ def test_what_people_are_taken_for_tells_too():
     true, woman = windows.codes("activity"), windows.codes("gender") == 0
     read = np.where(woman & (true == 0), 1, true)
     known, seen = (Movement.of(windows, one, "recording", 300) for one in (true, read))
-    made = np.random.default_rng(0)
-    told = tried(windows, known, seen, 4, ["gender"], (3, 1), made)
+    made, common = np.random.default_rng(0), offered(windows, known)
+    told = tried(windows, known, seen, common, 4, ["gender"], (3, 1), made)
     assert all(one.advantages["gender"] > 0.05 for one in told)
-    plain = tried(windows, known, known, 4, ["gender"], (3, 1), made)
+    plain = tried(windows, known, known, common, 4, ["gender"], (3, 1), made)
     assert all(one.advantages["gender"] < 0.05 for one in plain)

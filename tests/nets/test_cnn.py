@@ -93,6 +93,22 @@ def test_folded_networks_read_the_same(shape: tuple[int, ...]) -> None:
     assert any(isinstance(layer, nn.Dropout) for layer in net.modules())  # the net itself stays
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv1d(2, 2, 3, dilation=2),
+        nn.Conv1d(2, 2, 3, groups=2),
+        nn.Conv1d(2, 2, 3, padding=1, padding_mode="circular"),
+        nn.MaxPool1d(2, padding=1),
+        nn.MaxPool1d(2, dilation=2),
+        nn.MaxPool1d(2, ceil_mode=True),
+    ],
+)
+def test_layers_that_would_be_read_otherwise_are_not_folded(layer: nn.Module) -> None:
+    with pytest.raises(AssertionError):
+        folded(nn.Sequential(layer))
+
+
 def test_dense_layers_of_the_authors_sizes() -> None:
     net = DenseNet((2, 128), classes=4)
     sizes = [tuple(layer.weight.shape) for layer in net.modules() if isinstance(layer, nn.Linear)]

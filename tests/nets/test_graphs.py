@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable
 
@@ -77,3 +78,47 @@ def test_the_optimizer_of_a_recorded_step_lives_on() -> None:
         return net.weight.detach()
 
     torch.testing.assert_close(trained(record=True), trained(record=False))
+
+
+@on_gpu
+def test_a_recording_outlives_those_before_it() -> None:
+    """Large products need a workspace; that of a recording must not go with another one's."""
+    chance = torch.Generator(device="cuda").manual_seed(0)
+    wide, deep = (
+        torch.randn(64, 32768, device="cuda", dtype=torch.bfloat16, generator=chance)
+        for _ in range(2)
+    )
+
+    def product() -> Callable[[Inputs], torch.Tensor]:
+        return recorded(lambda given: given["x"] @ deep.T, {"x": wide})
+
+    expected = wide @ deep.T
+    first = product()
+    second = product()
+    assert torch.equal(first({"x": wide}), expected)
+    del first
+    gc.collect()
+    torch.cuda.empty_cache()
+    others = [torch.full((1 << 22,), 7.0, device="cuda") for _ in range(8)]
+    for _ in range(20):
+        assert torch.equal(second({"x": wide}), expected)
+    assert all(bool((one == 7.0).all()) for one in others)
+
+
+@on_gpu
+def test_no_recording_is_destroyed_while_another_is_made() -> None:
+    class Ring:
+        """Garbage that only the collector finds."""
+
+        def __init__(self, held: object) -> None:
+            self.held, self.own = held, self
+
+    def work(given: Inputs) -> torch.Tensor:
+        for _ in range(1000):
+            Ring(None)  # enough of them to start a collection
+        return given["x"] + 1
+
+    x = torch.zeros(4, device="cuda")
+    Ring(recorded(work, {"x": x}))
+    assert recorded(work, {"x": x})({"x": x}).tolist() == [1.0] * 4
+    assert gc.isenabled()

@@ -38,9 +38,10 @@ from sensorveil.audit.results import (
     SplitAudit,
     TradeOff,
 )
+from sensorveil.audit.signals import signal_utility
 from sensorveil.audit.stored import gaps
 from sensorveil.audit.sweep import read
-from sensorveil.audit.utility import information, kept_attribute, signal_utility
+from sensorveil.audit.utility import information, kept_attribute
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.audit.results import SignalUtility
+from sensorveil.audit.signals import signal_utility
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
@@ -55,7 +57,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of one method under one policy; several folds of people are pooled."""
+    """Scores of one method under one policy; several folds of people are pooled.
+
+    `signal` is what is left of rhythm, energy and spectrum: for each fold, of the first seed.
+    """
 
     method: str
     policy: Policy
@@ -64,6 +69,7 @@ class Evaluation:
     seeds: tuple[int, ...]
     folds: tuple[int, ...]
     strength: Mapping[str, float]
+    signal: tuple[SignalUtility, ...] = ()
 
     def score(self, attribute: str) -> Score:
         """The score of one attribute."""
@@ -128,6 +134,10 @@ def evaluate(
         seeds=tuple(seeds),
         folds=tuple(part.test.origin.fold if part.test.origin else 0 for _, part in pairs),
         strength={name: float(np.mean(value)) for name, value in (strength or {}).items()},
+        signal=tuple(
+            signal_utility(part.test, hidden[seeds[0], fold], first.policy_.keep)
+            for fold, (_, part) in enumerate(pairs)
+        ),
     )
 
 

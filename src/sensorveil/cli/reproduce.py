@@ -181,6 +181,8 @@ def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> 
             for p in found["points"]
         ]
         screen.table(f"{part}, in %", (*knobs, *recipe.attributes), rows)
+    elif part == "chosen":
+        _print_choices(screen, found)
     elif "rows" in found and "retrained" in found["rows"][0]:
         _print_variants(screen, recipe, part, found)
     else:
@@ -212,6 +214,27 @@ def _print_variants(screen: Screen, recipe: Recipe, part: str, found: dict[str, 
     ]
     again = [f"{name}, retrained" for name in recipe.hide]
     screen.table(f"{part}, in %", ("", *recipe.attributes, *again, "ms a window"), rows)
+
+
+def _print_choices(screen: Screen, found: dict[str, Any]) -> None:
+    rows = []
+    for row in found["rows"]:
+        what = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
+        for name, hidden in row["hidden"].items():
+            asked = [one for one in hidden["attacks"] if one["level"] != "raw"]
+            worst, area = (max(one[figure] for one in asked) for figure in ("accuracy", "auc"))
+            rows.append(
+                (
+                    what,
+                    *(f"{100 * row['kept'][reader]:.2f}" for reader in ("raw", "unchanged")),
+                    name,
+                    *(f"{100 * value:.2f}" for value in (hidden["majority"], worst)),
+                    f"{area:.3f}",
+                    hidden["verdict"],
+                )
+            )
+    columns = ("", "kept, raw", "kept", "hidden", "guess", "worst attacker", "AUC", "verdict")
+    screen.table("chosen by validation windows, in %", columns, rows)
 
 
 def _print_accuracy(screen: Screen, recipe: Recipe, found: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -272,6 +273,19 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
     )
     for name, reason in result.left_out.items():
         screen.say(f"{name} was not scored: {reason}.")
+    left = _of_signal(result)
+    if left:
+        screen.say(f"Within recordings, correlations with the raw: {left}.")
+
+
+def _of_signal(result: Evaluation) -> str:
+    """What is left of rhythm and energy, in the mean of folds; nothing for images."""
+    found = {
+        "frequency": [one.frequency_correlation for one in result.signal],
+        "energy": [one.energy_correlation for one in result.signal],
+    }
+    known = {name: [v for v in values if v is not None] for name, values in found.items()}
+    return ", ".join(f"{name} {fmean(values):.2f}" for name, values in known.items() if values)
 
 
 def split_of(

@@ -10,8 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
-from time import perf_counter
 from typing import ClassVar, Self
 
 import numpy as np
@@ -21,6 +19,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.inference import InferenceModel, InferenceSettings, seen_shape
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.autoencoder_settings import (
     PRESETS,
     AutoencoderSettings,
@@ -118,7 +117,10 @@ class ClassAutoencoder(Obfuscator):
             }
             if not self._uses_hidden():
                 del stages["sensitive inference"]
-            return {name: _seconds(stage, repeats) / len(windows) for name, stage in stages.items()}
+            return {
+                name: median_seconds(stage, repeats, warm=False) / len(windows)
+                for name, stage in stages.items()
+            }
 
     # Training.
 
@@ -334,13 +336,3 @@ def _pieces(network: np.ndarray) -> Iterator[tuple[int, np.ndarray | slice]]:
         rows = np.flatnonzero(network == group)
         for first in range(0, len(rows), _PIECE):
             yield int(group), rows[first : first + _PIECE]
-
-
-def _seconds(stage: Callable[[], object], repeats: int) -> float:
-    """The median time of some calls."""
-    times = []
-    for _ in range(repeats):
-        started = perf_counter()
-        stage()
-        times.append(perf_counter() - started)
-    return median(times)

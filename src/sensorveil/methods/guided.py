@@ -8,7 +8,6 @@ and what is avoided, stands here once.
 from __future__ import annotations
 
 import copy
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.inference import Panel, seen_shape
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.guided_settings import AVOIDED, GUIDING, PANEL, GuidedSettings
@@ -228,12 +228,7 @@ class GuidedDiffusion(Obfuscator):
             name: one.to(self.device) for name, one in self._inputs(some, {}, generator).items()
         }
         work = recorded(self._sampling(torch.Generator(), many=True), piece)
-        times = []
-        for _ in range(repeats + 1):
-            started = time.perf_counter()
-            work(piece).cpu()
-            times.append(time.perf_counter() - started)
-        return float(np.median(times[1:])) / len(some)
+        return median_seconds(lambda: work(piece).cpu(), repeats) / len(some)
 
     def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
         """From a piece's noise to its signals; with `many` pieces of one size still to come."""

@@ -51,7 +51,9 @@ class GuidedSettings(Settings):
     GPU once a minute is spent on it. `reader_` settings are for all other networks. A training
     takes at most `limit` steps (`reader_limit`; 0: no limit), however many windows there are. A
     `panel` of so many models reads the class where nothing but the class is told (see `PANEL`);
-    with 0 it is the class whose features are nearest. The `judge` of tries is one of `JUDGES`.
+    with 0 it is the class whose features are nearest. The `judge` of tries is one of `JUDGES`. A
+    panel that judges does so where more than the class is told too (`told=features`, or in CLOAK a
+    bottleneck below 1): it looks for the class that is nearest to what was told.
     """
 
     keep: float = 7.8

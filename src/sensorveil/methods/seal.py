@@ -11,8 +11,6 @@ The code is in `seal_code`, what makes windows of it in `seal_generators`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
-from time import perf_counter
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
 from sensorveil.measures.counting import people_folds
 from sensorveil.measures.inference import InferenceSettings, Panel, seen_shape
 from sensorveil.measures.response import randomised, within_budget
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.resample import Resample
@@ -97,15 +96,12 @@ class Seal(Obfuscator):
         )
 
     def window_seconds(self, windows: Windows, most: int = 1000) -> float:
-        """The median time from a window to its output, of so many that come one at a time."""
+        """Median time from a window to its output, of so many that come alone, without a past."""
         singles = [windows.select([place]).compact() for place in range(min(most, len(windows)))]
-        self.obfuscate(singles[0])  # the first pays for starting up
-        times = []
-        for single in singles:
-            started = perf_counter()
-            self.obfuscate(single)
-            times.append(perf_counter() - started)
-        return median(times)
+        if not singles:
+            raise Refusal("there are no windows to take the time of")
+        coming = iter([singles[0], *singles])  # one more, which pays for starting up
+        return median_seconds(lambda: self.obfuscate(next(coming)), len(singles))
 
     # Training.
 
@@ -151,7 +147,7 @@ class Seal(Obfuscator):
             return most
         seen = self._movement(learnt, self._read_by_strangers(learnt, codes))
         hide = self.policy_.hide
-        candidates = tried(learnt, movement, seen, len(self.cells_), hide, most, generator)
+        candidates = tried(learnt, movement, seen, common, len(self.cells_), hide, most, generator)
         best = chosen(candidates, self.settings.max_advantage)
         self.metrics_["search"] = [one.as_dict() for one in candidates]
         return best.rhythm, best.intensity

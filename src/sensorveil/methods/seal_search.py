@@ -13,7 +13,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.counting import counted_advantage, half_folds, people_folds
 from sensorveil.measures.signals import within_correlation
-from sensorveil.methods.seal_code import Encoder, Movement, offered
+from sensorveil.methods.seal_code import Encoder, Movement
 from sensorveil.progress import track
 
 _DONORS = 0.75  # the part of the people who are donors while the others are obfuscated
@@ -47,6 +47,7 @@ def tried(
     windows: Windows,
     movement: Movement,
     seen: Movement,
+    common: np.ndarray,
     classes: int,
     hide: Sequence[str],
     most: tuple[int, int],
@@ -56,10 +57,10 @@ def tried(
 
     `movement` has the classes that windows are of, and `seen` those that a reader who does not know
     the people takes them for. A wearer may be somebody it knows, or not: what tells more counts.
+    `common` are the windows that may be donors' (`offered`).
     """
     people = generator.permutation(np.unique(windows.subject))
     donor = np.isin(windows.subject, people[: max(1, round(_DONORS * len(people)))])
-    common = offered(windows, movement)
     pool, others = np.flatnonzero(donor & common), np.flatnonzero(~donor)
     sizes = sorted(
         product(range(1, most[0] + 1, 2), range(1, most[1] + 1, 2)), key=lambda s: (s[0] * s[1], s)

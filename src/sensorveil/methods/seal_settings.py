@@ -46,12 +46,12 @@ class SealSettings(ResampleSettings):
     readers read 95.4% right, and 94.2% with 0. Of recordings as they are one reader reads 98.5%
     (97.4 with 0) and, of validation people, 93.5% in the mean (91.2). Correlations of frequency
     and energy with validation people's own (folds 0 to 3, in the units of those people) are, by
-    levels of rhythm and intensity, 0.55 and 0.64 (3 x 3), 0.63 and 0.71 (5 x 5), 0.68 and 0.70
-    (9 x 5), 0.70 and 0.69 (15 x 5), 0.70 and 0.69 (21 x 5): beyond 9 x 5 more levels add less than
+    levels of rhythm and intensity, 0.55 and 0.63 (3 x 3), 0.63 and 0.70 (5 x 5), 0.68 and 0.69
+    (9 x 5), 0.70 and 0.68 (15 x 5), 0.70 and 0.68 (21 x 5): beyond 9 x 5 more levels add less than
     a hundredth to their mean. Where windows are few, there are fewer levels, so that each code has
     donors.
 
-    With the person's `past` instead of the recording's they are 0.72 and 0.73: a recording begins
+    With the person's `past` instead of the recording's they are 0.72 and 0.72: a recording begins
     with a past already. It is not the default because people must be told apart: levels among the
     windows of several people tell who they are.
     """

@@ -134,9 +134,11 @@ def _call(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     if isinstance(layer, nn.Linear):
         return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
     if isinstance(layer, nn.Conv1d):
+        assert (layer.dilation, layer.groups, layer.padding_mode) == ((1,), 1, "zeros")
         how = {"stride": layer.stride, "padding": layer.padding}
         return partial(torch.conv1d, weight=layer.weight, bias=layer.bias, **how)
     if isinstance(layer, nn.MaxPool1d):
+        assert (layer.padding, layer.dilation, layer.ceil_mode) == (0, 1, False)
         return partial(torch.max_pool1d, kernel_size=layer.kernel_size, stride=layer.stride)
     return torch.relu if isinstance(layer, nn.ReLU) else layer.forward
 

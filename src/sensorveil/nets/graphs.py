@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -35,8 +38,7 @@ def graphed(
             for value in state.values():
                 value.zero_()
         optimizer.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with _recording() as graph:
         step(given)
 
     # What was recorded reads the tensors that `step` holds: they must live as long as it can be
@@ -77,8 +79,7 @@ def recorded(
     with torch.cuda.stream(side):
         work(held)
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with _recording() as graph:
         made = work(held)
 
     # As above: the tensors that `work` holds must live on.
@@ -90,3 +91,29 @@ def recorded(
         return made[:rows].clone()
 
     return replay
+
+
+_IDLE: list[torch.cuda.Stream] = []
+"""Streams of recordings that are gone."""
+
+
+@contextmanager
+def _recording() -> Iterator[torch.cuda.CUDAGraph]:
+    """Records what is done within, beside other recordings that live or are about to go.
+
+    All that are recorded on one stream read one workspace of cuBLAS, and the first of them to be
+    destroyed takes it away (pytorch issue 193402): the others would then write to memory that is
+    not theirs. So each has a stream of its own for as long as it lives. And nothing may be
+    destroyed while something is recorded, so garbage has to wait.
+    """
+    graph = torch.cuda.CUDAGraph()
+    stream = _IDLE.pop() if _IDLE else torch.cuda.Stream()
+    weakref.finalize(graph, _IDLE.append, stream).atexit = False
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            yield graph
+    finally:
+        if collects:
+            gc.enable()

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from sensorveil.audit.folds import thinned
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.cloak_figures import information_over_training, overhead
 from sensorveil.progress import track
-from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by, scores_of
+from sensorveil.recipes.plan import Done, Plan, raw_models, read_by, scores_of
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import trained_rows
 

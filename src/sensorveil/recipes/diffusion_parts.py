@@ -21,10 +21,11 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.inference import InferenceModel
 from sensorveil.measures.information import mutual_information_mine, window_features
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.progress import track
-from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by, scores_of
+from sensorveil.recipes.plan import Done, Plan, raw_models, read_by, scores_of
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import trained_rows
 
@@ -85,19 +86,19 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
 def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """What attackers find in validation windows for each of some settings, to choose by.
 
-    The methods and the attackers learn from the fitting windows alone. `by kept class` is what
+    The methods and the attackers learn from the fitting windows alone, with the first seed (and,
+    for lazy attackers, the one after it). `by kept class` is what
     somebody reads who knows nothing but the true kept class.
     """
-    asked, split = recipe.parts["chosen"], plan.split
+    asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
     look = Split(split.fitting, split.validation, split.fitting, split.validation)
+    seed = plan.seeds[0]
     first, second = (
-        plan.made(recipe, recipe.rows[-1].method, seed, {}).fit(
-            look.train, recipe.keep, recipe.hide
-        )
-        for seed in (0, 1)
+        plan.made(recipe, row.method, one, row.settings).fit(look.train, recipe.keep, recipe.hide)
+        for one in (seed, seed + 1)
     )
-    found: dict[str, Any] = {"seeds": [0], "windows": len(look.test), "rows": []}
+    found: dict[str, Any] = {"seeds": [seed], "windows": len(look.test), "rows": []}
     for settings in track(asked["each"], "choices"):
         fold = Fold(_guided(first).altered(**settings), look, _guided(second).altered(**settings))
         output = obfuscated(fold, None, 0, budget)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.obscurenet import ObscureNet
 from sensorveil.methods.together import training_seconds
-from sensorveil.recipes.plan import Done, Plan, median_seconds, raw_models, read_by
+from sensorveil.recipes.plan import Done, Plan, raw_models, read_by
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import fitted
 

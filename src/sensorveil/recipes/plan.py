@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -149,15 +148,3 @@ def scores_of(test: Windows, name: str, keep: str, read: Sequence[np.ndarray]) -
 def _estimate(tables: np.ndarray, statistic: Any) -> dict[str, Any]:
     found: Estimate = bootstrap(tables, statistic, np.random.default_rng(0))
     return found.as_dict()
-
-
-def median_seconds(work: Callable[[], object], repeats: int, warm: bool = True) -> float:
-    """The median time of some calls, after one that does not count where it is to be `warm`."""
-    if warm:
-        work()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return float(np.median(times))
