@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sensorveil.audit.results import HIDDEN
+from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, RAW
 from sensorveil.audit.stored import read_audit
 from sensorveil.cli.main import main
 from sensorveil.methods.registry import registry
@@ -199,12 +199,35 @@ def test_what_privdiffuser_avoids_and_trades_is_what_the_results_say():
             f"| `{chosen['told']}` | `{chosen['avoids']}` | {percent(row, 'activity')} | {fixed}"
             f" | {percent(row, 'gender', 'retrained')} |"
         ) in text
-    points = result("privdiffuser-motionsense-gender-tradeoff")["points"]
-    for keep in (1, 3, 5, 7, 9):
-        cells = [
-            f"{percent(p, 'activity')}, {percent(p, 'gender')}" for p in points if p["keep"] == keep
-        ]
-        assert f"| {keep} | {' | '.join(cells)} |" in text
+    for end, weights in (("", (1, 3, 5, 7, 9)), ("-preset-paper", (1, 3, 5, 7))):
+        points = result(f"privdiffuser-motionsense-gender-tradeoff{end}")["points"]
+        for keep in weights:
+            cells = [
+                f"{percent(p, 'activity')}, {percent(p, 'gender')}"
+                for p in points
+                if p["keep"] == keep
+            ]
+            assert len(cells) == 4
+            assert f"| {keep} | {' | '.join(cells)} |" in text
+
+
+def test_what_privdiffuser_was_chosen_by_is_what_the_results_say():
+    text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    found = result("privdiffuser-motionsense-gender-chosen")
+    assert found["data"]["split"] == "paper"
+    gender = found["rows"][0]["hidden"]["gender"]
+    assert (
+        f"{100 * gender['majority']:.1f}%, and who knows nothing but the true activity in"
+        f" {100 * gender['by kept class']:.1f}%"
+    ) in text
+    for row in found["rows"]:
+        asked = [one for one in row["hidden"]["gender"]["attacks"] if one["level"] != "raw"]
+        assert len(asked) == 15
+        best, area = (max(one[what] for one in asked) for what in ("accuracy", "auc"))
+        assert (
+            f"| `{row['settings']['told']}` | `{row['settings']['avoids']}`"
+            f" | {100 * row['kept']['unchanged']:.1f} | {100 * best:.1f} | {area:.2f} |"
+        ) in text
 
 
 def test_what_more_attributes_cost_privdiffuser_is_what_the_results_say():
@@ -290,6 +313,30 @@ def test_the_audit_of_privdiffuser_says_what_its_document_says():
     signal = audit.main.signal
     for kept in (signal.frequency_correlation, signal.energy_correlation):
         assert f"correlate by {kept:.2f} with" in text
+
+
+def test_the_audit_of_preset_paper_says_what_its_document_says():
+    audit = read_audit(ROOT / "results" / "motionsense-privdiffuser-preset-paper-audit")
+    text = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    assert (audit.quick, len(audit.seeds), audit.main.split) == (False, 1, "paper")
+    assert audit.run["preset"] == "paper"
+    assert f"one seed, {audit.run['settings']['epochs']} epochs, [page]" in text
+    assert {one.attribute: one.verdict.status for one in audit.main.attributes} == dict.fromkeys(
+        ("gender", "age", "height", "subject", "weight"), NOT_HIDDEN
+    )
+    (activity,) = audit.main.kept
+    shown = (activity.unchanged.value, activity.raw.value)
+    assert "activity is read in {:.1%} of windows (raw: {:.1%})".format(*shown) in text
+    gender = next(one for one in audit.main.attributes if one.attribute == "gender")
+    told, blind = [], []
+    for one in gender.attacks:
+        if one.level != RAW:
+            (told if one.level == "fully informed" else blind).append(one)
+    best, area = max(a.accuracy.value for a in blind), max(a.auc.value for a in blind)
+    assert f"reads gender in {best:.1%} at most (guessing: {gender.majority:.1%})" in text
+    assert f"with an area under the ROC curve of {area:.2f}." in text
+    best, area = max(a.accuracy.value for a in told), max(a.auc.value for a in told)
+    assert f"to see these reads gender in {best:.1%} ({area:.2f})" in text
 
 
 def test_links_lead_somewhere():
