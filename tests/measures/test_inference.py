@@ -10,7 +10,14 @@ import torch
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, Panel, input_shape
+from sensorveil.measures.inference import (
+    InferenceModel,
+    InferenceSettings,
+    Panel,
+    fit_models,
+    input_shape,
+    lesson,
+)
 from sensorveil.methods.base import modality
 from sensorveil.methods.conformance import example_windows
 
@@ -94,6 +101,29 @@ def test_a_panel_reads_the_mean_of_its_members() -> None:
     np.testing.assert_allclose(panel.probabilities(windows), np.mean(each, axis=0), atol=1e-6)
     np.testing.assert_array_equal(panel.predict(windows), np.mean(each, axis=0).argmax(1))
     assert (each[0] != each[1]).any()
+
+
+def test_several_models_learn_as_each_does_alone() -> None:
+    windows = toy()
+    asked = [("activity", 0), ("gender", 0), ("gender", 1)]
+    models = [InferenceModel(TINY, seed) for _, seed in asked]
+    fit_models(models, [lesson(windows, name) for name, _ in asked])
+    for model, (name, seed) in zip(models, asked, strict=True):
+        alone = InferenceModel(TINY, seed).fit(windows, name)
+        assert model.losses_ == alone.losses_
+        np.testing.assert_array_equal(
+            model.log_probabilities(windows), alone.log_probabilities(windows)
+        )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this needs a GPU")
+def test_on_a_gpu_several_models_learn_at_once() -> None:
+    windows, fresh = toy(), toy(seed=9)
+    models = [InferenceModel(TINY, seed, "cuda") for seed in range(4)]
+    fit_models(models, [lesson(windows, "activity")] * len(models))
+    for model in models:
+        assert (model.predict(fresh) == fresh.labels["activity"]).mean() > 0.9
+    assert len({model.losses_[0] for model in models}) == len(models)
 
 
 def test_it_comes_back_from_its_state(trained: tuple[InferenceModel, Windows]) -> None:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sensorveil.nets.seeding import seeded
-from sensorveil.nets.training import log_probabilities, one_cycle, train_classifier
+from sensorveil.nets.training import (
+    AT_ONCE,
+    Training,
+    classifier_training,
+    log_probabilities,
+    one_cycle,
+    side_by_side,
+    train_classifier,
+)
 from sensorveil.progress import listen
 
 
@@ -112,3 +120,39 @@ def test_log_probabilities_by_hand(batch: int) -> None:
     expected = scores - np.log(np.exp(scores).sum(1, keepdims=True))
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(np.exp(got).sum(1), 1, rtol=1e-5)
+
+
+def trainings(device: str, count: int) -> tuple[list[nn.Module], list[Training]]:
+    """So many linear nets that learn to tell two clouds apart; the last one for longest."""
+    signal, labels = (one.to(device) for one in toy())
+    with seeded(0):
+        nets: list[nn.Module] = [nn.Linear(3, 2).to(device) for _ in range(count)]
+    how = {"batch": 10, "rate": 0.05}
+    return nets, [
+        classifier_training(net, signal.__getitem__, labels, epochs=20 + seed, seed=seed, **how)
+        for seed, net in enumerate(nets)
+    ]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="this needs a GPU"),
+        ),
+    ],
+)
+def test_side_by_side_each_learns_as_if_alone(device: str) -> None:
+    count = AT_ONCE + 1
+    together, both = trainings(device, count)
+    losses = side_by_side(both, device)
+    alone, each = trainings(device, count)
+    assert [len(one) for one in losses] == [20 + seed for seed in range(count)]
+    for training, expected in zip(each, losses, strict=True):
+        (found,) = side_by_side([training], device)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one.weight, other.weight, rtol=1e-3, atol=1e-4)
+    assert len({float(net.weight[0, 0].detach()) for net in together}) == count

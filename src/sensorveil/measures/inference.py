@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,11 @@ from sensorveil.files import part_of
 from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.nets.training import (
+    Training,
+    classifier_training,
     log_probabilities,
     log_probabilities_of,
-    train_classifier,
+    side_by_side,
 )
 from sensorveil.progress import track
 
@@ -69,22 +71,21 @@ class InferenceModel:
 
     def fit(self, windows: Windows, attribute: str) -> InferenceModel:
         """Trains on all windows whose class is known."""
-        codes = windows.codes(attribute)
-        known = windows.select(codes != UNKNOWN)
-        present = np.unique(codes[codes != UNKNOWN])
-        if len(present) < 2:
-            raise Refusal(f"attribute '{attribute}' has one class only in the training windows")
-        return self.fit_codes(known, known.codes(attribute), len(windows.classes[attribute]))
+        return self.fit_codes(*lesson(windows, attribute))
 
     def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> InferenceModel:
         """Trains on classes that are given, one per window."""
+        with seeded(self.seed):
+            self._start(windows, classes)
+            self._learn(windows, codes, self.settings.epochs)
+        return self
+
+    def _start(self, windows: Windows, classes: int) -> None:
+        """A network that has learnt nothing, for windows like these."""
         self.scaling_ = Scaling.of(windows)
         self.shape_ = input_shape(windows)
         self.classes_ = classes
-        with seeded(self.seed):
-            self.net_ = self._blank().to(self.device)
-            self._learn(windows, codes, self.settings.epochs)
-        return self
+        self.net_ = self._blank().to(self.device)
 
     def tuned(self, windows: Windows, attribute: str, epochs: int) -> InferenceModel:
         """This model after more training on other windows, in its own units; it stays as it is."""
@@ -96,8 +97,16 @@ class InferenceModel:
         return other
 
     def _learn(self, windows: Windows, codes: np.ndarray, epochs: int) -> None:
+        (losses,) = side_by_side([self._training(windows, codes, epochs)], self.device)
+        self._finish(losses)
+
+    def _finish(self, losses: list[float]) -> None:
+        self.losses_ = losses
+        self._reading = folded(self.net_)
+
+    def _training(self, windows: Windows, codes: np.ndarray, epochs: int) -> Training:
         gather = windows.scaled(self.scaling_).on(self.device)
-        self.losses_ = train_classifier(
+        return classifier_training(
             self.net_,
             lambda index: as_real(gather[index]),
             torch.from_numpy(codes.astype(np.int64)).to(self.device),
@@ -107,7 +116,6 @@ class InferenceModel:
             seed=self.seed,
             what="inference model",
         )
-        self._reading = folded(self.net_)
 
     def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """Scores before the softmax of windows in other standard units, to be differentiated."""
@@ -172,6 +180,50 @@ class InferenceModel:
         return InferenceNet(self.shape_, self.classes_, self.settings.width)
 
 
+Lesson = tuple[Windows, np.ndarray, int]
+"""Windows to learn from, the class of each, and how many classes there are."""
+
+
+def lesson(windows: Windows, attribute: str) -> Lesson:
+    """All windows whose class of an attribute is known, or the refusal if there is one only.
+
+    >>> windows = Windows.from_signal(np.zeros((3, 1, 8)), {"gender": [0, 1, 0]})
+    >>> lesson(windows, "gender")[1:]
+    (array([0, 1, 0]), 2)
+    """
+    known = windows.select(windows.codes(attribute) != UNKNOWN)
+    codes = known.codes(attribute)
+    if len(np.unique(codes)) < 2:
+        raise Refusal(f"attribute '{attribute}' has one class only in the training windows")
+    return known, codes, len(windows.classes[attribute])
+
+
+def fit_models(models: Sequence[InferenceModel], lessons: Sequence[Lesson]) -> None:
+    """Trains each model on a lesson of its own; on a GPU several at once.
+
+    >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
+    >>> windows = Windows.from_signal(signal, {"gender": [0, 1] * 32})
+    >>> models = [InferenceModel(InferenceSettings(width=8, epochs=2), seed) for seed in (0, 1)]
+    >>> fit_models(models, [lesson(windows, "gender")] * 2)
+    >>> [len(model.losses_) for model in models]
+    [2, 2]
+    """
+    if not any(torch.device(model.device).type == "cuda" for model in models):
+        for model, one in track([*zip(models, lessons, strict=True)], "models"):
+            model.fit_codes(*one)
+        return
+    with seeded(models[0].seed):  # what all of them drop out comes from one source
+        for model, (windows, _, classes) in zip(models, lessons, strict=True):
+            with seeded(model.seed):
+                model._start(windows, classes)
+        trainings = [
+            model._training(windows, codes, model.settings.epochs)
+            for model, (windows, codes, _) in zip(models, lessons, strict=True)
+        ]
+        for model, losses in zip(models, side_by_side(trainings, models[0].device), strict=True):
+            model._finish(losses)
+
+
 class Panel:
     """Several inference models that differ in their seed alone; their readings are averaged.
 
@@ -197,8 +249,7 @@ class Panel:
 
     def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Panel:
         """Trains every member on classes that are given, one per window."""
-        for member in track(self.members, "panel"):
-            member.fit_codes(windows, codes, classes)
+        fit_models(self.members, [(windows, codes, classes)] * len(self.members))
         self.losses_ = [member.losses_ for member in self.members]
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 
 import torch
 from torch import nn
@@ -13,6 +13,12 @@ from sensorveil.progress import track
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """Gives the windows at some positions as a tensor on the device."""
+
+Training = Generator[None, None, list[float]]
+"""A training that stops after every step, and at its end gives the loss per epoch."""
+
+AT_ONCE = 8
+"""Trainings that go on at once on a GPU."""
 
 
 def train_classifier(
@@ -30,6 +36,70 @@ def train_classifier(
 
     `labels` lie on the device, and `gather` takes positions into them.
     """
+    return _ended(
+        classifier_training(
+            net, gather, labels, epochs=epochs, batch=batch, rate=rate, seed=seed, what=what
+        )
+    )
+
+
+def side_by_side(trainings: Sequence[Training], device: str) -> list[list[float]]:
+    """What the trainings give; on a GPU several go on at once, on a processor one after the other.
+
+    A step of a small network leaves most of a GPU idle. So each of them has a stream of its own,
+    and they take their steps in turn. They draw from one source there (dropout), so that what each
+    of them draws depends on who is faster.
+    """
+    if len(trainings) == 1 or torch.device(device).type != "cuda":
+        return [_ended(training) for training in trainings]
+    found: list[list[float]] = []
+    for first in range(0, len(trainings), AT_ONCE):
+        found += _in_turn(trainings[first : first + AT_ONCE])
+    return found
+
+
+def _in_turn(trainings: Sequence[Training]) -> list[list[float]]:
+    before = torch.cuda.current_stream()
+    streams = [torch.cuda.Stream() for _ in trainings]
+    for stream in streams:
+        stream.wait_stream(before)
+    found: dict[int, list[float]] = {}
+    while len(found) < len(trainings):
+        for number, (training, stream) in enumerate(zip(trainings, streams, strict=True)):
+            if number in found:
+                continue
+            with torch.cuda.stream(stream):
+                try:
+                    next(training)
+                except StopIteration as end:
+                    found[number] = end.value
+    for stream in streams:
+        before.wait_stream(stream)
+    return [found[number] for number in range(len(trainings))]
+
+
+def _ended(training: Training) -> list[float]:
+    """What a training gives that nobody else waits for."""
+    while True:
+        try:
+            next(training)
+        except StopIteration as end:
+            losses: list[float] = end.value
+            return losses
+
+
+def classifier_training(
+    net: nn.Module,
+    gather: Gather,
+    labels: torch.Tensor,
+    *,
+    epochs: int,
+    batch: int,
+    rate: float,
+    seed: int,
+    what: str = "training",
+) -> Training:
+    """As `train_classifier`, but others can have their turn after every step."""
     net.train()
     device = labels.device
     generator = torch.Generator().manual_seed(seed)
@@ -63,6 +133,7 @@ def train_classifier(
             set_rate(optimizer, rate * one_cycle(done / (epochs * steps)))
             take(index)
             done += 1
+            yield
         losses.append(float(total / steps))
     return losses
 

@@ -14,12 +14,11 @@ from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import InferenceModel, InferenceSettings, fit_models, lesson
 from sensorveil.measures.residual import ResidualSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.registry import method
-from sensorveil.progress import track
 from sensorveil.recipes.recipe import Recipe
 
 Whole = tuple[Windows, Corpus, Protocol]
@@ -102,9 +101,9 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
         for seed in plan.seeds_for(recipe, name)
     ]
     missing = [one for one in wanted if one not in plan.models]
-    for kind, seed, name in track(missing, "fixed models"):
-        model = InferenceModel(kinds[kind], seed, plan.device)
-        plan.models[kind, seed, name] = model.fit(plan.split.train, name)
+    models = [InferenceModel(kinds[kind], seed, plan.device) for kind, seed, _ in missing]
+    fit_models(models, [lesson(plan.split.train, name) for *_, name in missing])
+    plan.models.update(zip(missing, models, strict=True))
     return {one: plan.models[one] for one in wanted}
 
 
