@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN
+from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW
 from sensorveil.audit.stored import read_audit
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
@@ -393,6 +393,30 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     assert f"trained on the output in {exercise.retrained.value:.1%} of the output" in text
     told = (100 * subject.worst.accuracy.value, 100 * subject.majority)
     assert "read it in {:.1f}% (guessing: {:.1f})".format(*told) in text
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+AUDITS = [place for place in sorted(RESULTS.glob("*-cloak-*-audit")) if "watch" not in place.name]
+
+
+@pytest.mark.parametrize("place", AUDITS, ids=lambda place: place.name)
+def test_the_document_shows_the_audits(place: Path) -> None:
+    found, text = read_audit(place), (RESULTS.parent / "docs" / "cloak.md").read_text("utf-8")
+    (kept,) = found.main.kept
+    shown = f"{kept.attribute} {100 * kept.raw.value:.1f}, {100 * kept.unchanged.value:.1f} "
+    assert found.quick
+    assert found.run["settings"] == Cloak("fast").about()
+    for one in found.main.attributes:
+        spoken = {"weight": "weight group", "subject": "who it is"}.get(
+            one.attribute, one.attribute
+        )
+        spoken += " (not in the policy)" if one.role == "unlisted" else ""
+        area = max(a.auc.value for a in one.attacks if a.level not in (RAW, CONTROL))
+        assert (
+            f"](../results/{place.name}/audit.html) | {shown}| {spoken} | {100 * one.majority:.1f}"
+            f" | {100 * one.worst.accuracy.value:.1f} | {area:.2f} | {one.verdict.status} |"
+        ) in text
+        shown = ""
 
 
 @pytest.mark.parametrize(

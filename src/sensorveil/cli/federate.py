@@ -180,8 +180,8 @@ def experiment(
         screen.table("Experiments", ("name", "what"), rows)
         screen.result(list(EXPERIMENTS))
         return
-    names = given.names([name])
-    for one in names:
+    names = list(dict.fromkeys(given.names([name])))  # one that is named twice is measured once
+    for one in names or [name]:
         if one not in EXPERIMENTS:
             raise refuse_unknown("experiment", one, list(EXPERIMENTS))
     if out is None or out.exists():
@@ -229,7 +229,7 @@ def experiment(
         return {**own, **found}
 
     if len(names) == 1:
-        screen.result(measure(name, out))
+        screen.result(measure(names[0], out))
     else:
         out.mkdir(parents=True)
         screen.result([measure(one, out / f"{one}.json") for one in names])
