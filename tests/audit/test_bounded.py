@@ -134,6 +134,7 @@ def test_the_audit_has_the_bound() -> None:
 
 RESULTS = Path(__file__).parents[2] / "results"
 DATA = {"geotec": "GeoTec", "audiomnist": "AudioMNIST", "watch": "watch"}
+NAMES = {**DATA, "motionsense": "MotionSense"}
 SPOKEN = {"weight": "weight group", "subject": "who it is", "device": "phone or watch"}
 NOT_SHOWN = {"age", "height", "accent", "native"}
 
@@ -141,7 +142,7 @@ NOT_SHOWN = {"age", "height", "accent", "native"}
 @pytest.mark.parametrize("place", sorted(RESULTS.glob("*-seal-*-audit")), ids=lambda p: p.name)
 def test_seals_document_shows_its_audits_and_no_attacker_beats_the_bound(place: Path) -> None:
     audit, text = read_audit(place), (RESULTS.parent / "docs" / "seal.md").read_text("utf-8")
-    part, name = audit.main, DATA[place.name.split("-")[0]]
+    part, name = audit.main, NAMES[place.name.split("-")[0]]
     raw, after = (100 * value.value for value in (part.kept[0].raw, part.kept[0].unchanged))
     kept = f"{part.kept[0].attribute} {raw:.1f}, {after:.1f}"
     assert f"| {name} | {kept} |" in text
@@ -172,3 +173,44 @@ def test_seals_document_shows_what_fixed_models_read(data: str) -> None:
         for each in zip(*scores, strict=True)
     )
     assert f"on {DATA[data]} {shown}" in text
+
+
+def test_seals_document_shows_the_seeds_of_motionsense() -> None:
+    text = (RESULTS.parent / "docs" / "seal.md").read_text("utf-8")
+    for protocol, spoken in (("paper", "the papers' split"), ("subject", "people never seen")):
+        places = [RESULTS / f"motionsense-seal-{protocol}-seed{seed}.json" for seed in range(5)]
+        runs = [json.loads(place.read_text()) for place in places]
+        assert [run["runs"][0]["seed"] for run in runs] == [0, 1, 2, 3, 4]
+        activity = [run["scores"][0] for run in runs]
+        raw, after = (
+            np.mean([one[what]["value"] for one in activity])
+            for what in ("raw_accuracy", "accuracy")
+        )
+        kept = [
+            np.mean([fold[f"{what}_correlation"] for run in runs for fold in run["signal"]])
+            for what in ("frequency", "energy")
+        ]
+        assert after > raw - 0.005
+        assert kept[0] > 0.6
+        assert kept[1] > 0.4
+        shown = f"{100 * raw:.1f} | {100 * after:.1f} | {kept[0]:.2f} | {kept[1]:.2f}"
+        assert f"| {spoken} | {shown} |" in text
+
+
+def test_seals_document_says_how_often_motionsense_was_called_hidden() -> None:
+    places = [RESULTS / f"motionsense-seal-paper-audit-seed{seed}" for seed in range(5)]
+    audits = [read_audit(place) for place in places]
+    assert {(one.quick, one.seeds) for one in audits} == {(True, (0,))}
+    found = [
+        (audit.run["seed"], one.attribute, one.verdict)
+        for audit in audits
+        for one in audit.main.attributes
+        if one.verdict.status != HIDDEN
+    ]
+    ((seed, attribute, verdict),) = found
+    assert (seed, attribute, verdict.status) == (0, "gender", NOT_HIDDEN)
+    assert sum(len(audit.main.attributes) for audit in audits) == 25
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    points = re.search(r"([\d.]+) points better", verdict.reason)
+    assert points
+    assert f"whole recording was {points[1]} points better than guessing" in text

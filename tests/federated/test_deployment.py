@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -80,28 +81,30 @@ class Deployment:
         )
 
     def start_link(self) -> None:
-        self._start(
-            "link",
-            f"flower-superlink --port {self.port} --database link.db --ssl-ca-certfile ca.crt"
-            " --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
-            " --disable-runtime-dependency-installation".split(),
-        )
+        self._start("link", self.link_words())
         until(lambda: answers(self.port), "the SuperLink listens", 90)
 
+    def link_words(self) -> list[str]:
+        return (
+            f"flower-superlink --host 127.0.0.1 --port {self.port} --database link.db"
+            " --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key"
+            " --enable-supernode-auth --disable-runtime-dependency-installation"
+        ).split()
+
     def start_node(self, number: int) -> None:
+        self._start(f"node{number}", self.node_words(number))
+
+    def node_words(self, number: int) -> list[str]:
         config = (
             f'client={number} run="{self.folder / "start"}" data="simulated" part="train"'
             f' person="{PEOPLE[number]}"'
         )
-        self._start(
-            f"node{number}",
-            [
-                *f"flower-supernode --superlink 127.0.0.1:{self.port} --port {free_port()}".split(),
-                *("--root-certificates", "ca.crt"),
-                *("--auth-supernode-private-key", f"node{number}.key"),
-                *("--node-config", config),
-            ],
-        )
+        return [
+            *f"flower-supernode --superlink 127.0.0.1:{self.port} --port {free_port()}".split(),
+            *("--root-certificates", "ca.crt"),
+            *("--auth-supernode-private-key", f"node{number}.key"),
+            *("--node-config", config),
+        ]
 
     def flwr(self, *words: str) -> None:
         done = subprocess.run(
@@ -141,6 +144,36 @@ def deployment(tmp_path):
     there = Deployment(tmp_path)
     yield there
     there.kill_all()
+
+
+def test_the_document_starts_a_deployment_as_it_is_started_here(deployment, shown, blocks):
+    """Else a flag could be in the document that nobody has tried, or be missing there."""
+    link, node = (
+        [words for words in map(shlex.split, shown) if words[0] == f"flower-super{kind}"]
+        for kind in ("link", "node")
+    )
+    assert len(link) == len(node) == 1
+    # Several links and nodes share this machine, so each has a port of its own.
+    assert flags(link[0]) | {"--port"} == flags(deployment.link_words())
+    assert flags(node[0]) | {"--port"} == flags(deployment.node_words(0))
+    assert names_in(node[0]) <= names_in(deployment.node_words(0))
+    (file,) = (tomllib.loads(block) for block in blocks if block.startswith("["))
+    own = tomllib.loads((deployment.folder / "home" / "config.toml").read_text())
+    assert file["superlink"].pop("default") == "mine"
+    assert set(file["superlink"]["mine"]) == set(own["superlink"]["lab"])
+    for line in shown:
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").partition("=")
+            assert deployment.environment[name] == value
+
+
+def flags(words: list[str]) -> set[str]:
+    return {word for word in words if word.startswith("--")}
+
+
+def names_in(words: list[str]) -> set[str]:
+    """What a node's --node-config names."""
+    return {pair.partition("=")[0] for pair in shlex.split(words[words.index("--node-config") + 1])}
 
 
 @pytest.mark.slow

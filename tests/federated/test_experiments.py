@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sensorveil
+from sensorveil.cli.main import app
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments
 from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment, taking_part
@@ -99,3 +100,27 @@ def test_those_who_take_part_are_whole_people(setting):
 def test_an_unknown_experiment_is_refused(setting):
     with pytest.raises(Refusal, match="experiment 'nothing' is unknown; known: communication"):
         run_experiment("nothing", setting, lambda found: None)
+
+
+def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
+    measured = []
+
+    def noted(name, setting, done):
+        measured.append(name)
+        found = {"experiment": name, "points": []}
+        done(found)
+        return found
+
+    def command(names: str, out: str) -> None:
+        policy = ["--keep", "activity", "--hide", "gender", "--quiet"]
+        data = ["--data", "simulated", "--option", "people=4", "--out", str(tmp_path / out)]
+        app(["federate", "experiment", names, *data, *policy], standalone_mode=False)
+
+    monkeypatch.setattr(experiments, "run_experiment", noted)
+    command("shadows,shadows", "one.json")  # as one: a file
+    assert json.loads((tmp_path / "one.json").read_text())["experiment"] == "shadows"
+    command("shadows,unseen,shadows", "two")
+    assert {place.name for place in (tmp_path / "two").iterdir()} == {"shadows.json", "unseen.json"}
+    assert measured == ["shadows", "shadows", "unseen"]
+    with pytest.raises(Refusal, match="experiment ',' is unknown"):
+        command(",", "none")
