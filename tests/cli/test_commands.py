@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ import torch
 import typer.main
 
 import sensorveil
+from sensorveil.audit.evaluation import Evaluation
+from sensorveil.audit.results import SignalUtility
 from sensorveil.cli.main import app
+from sensorveil.cli.runs import _of_signal
 from sensorveil.data.catalog import NAMES
 from sensorveil.data.windows import Windows
+from sensorveil.methods.policy import Policy
 
 OPTIONS: dict[str, Any] = {"people": 8, "recordings": 1, "windows": 3}
 POLICY = ("--keep", "activity", "--hide", "gender")
@@ -530,6 +535,16 @@ def test_evaluate_for_people(
     for words in ("noise", "activity (keep)", "gender (hide)", "weight (unlisted)", "obfuscated"):
         assert words in shown
     assert "subject was not scored" in shown
+
+
+def test_evaluate_says_what_is_left_of_the_signal() -> None:
+    left = (
+        SignalUtility(frequency_correlation=0.5, energy_correlation=0.9),
+        SignalUtility(frequency_correlation=0.7),
+    )
+    found = Evaluation("seal", Policy.of("a", "b"), (), {}, (0,), (0, 1), {}, left)
+    assert _of_signal(found) == "frequency 0.60, energy 0.90"
+    assert _of_signal(replace(found, signal=(SignalUtility(),))) == ""
 
 
 def test_evaluate_one_attribute(

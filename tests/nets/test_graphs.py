@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from sensorveil.nets import graphs
 from sensorveil.nets.graphs import Inputs, Step, as_function, graphed, recorded
 
 
@@ -106,6 +107,20 @@ def test_a_recording_outlives_those_before_it() -> None:
 
 
 @on_gpu
+def test_every_living_recording_has_a_stream_of_its_own() -> None:
+    x = torch.zeros(4, device="cuda")
+    before = set(graphs._TAKEN)
+    living = []
+    for _ in range(5):
+        living.append(recorded(lambda given: given["x"] + 1, {"x": x}))
+        for _ in range(31):
+            torch.cuda.Stream()  # the next one would be the last recording's
+    assert len(graphs._TAKEN - before) == 5
+    del living[1:]
+    assert len(graphs._TAKEN - before) == 1
+
+
+@on_gpu
 def test_no_recording_is_destroyed_while_another_is_made() -> None:
     class Ring:
         """Garbage that only the collector finds."""
@@ -113,12 +128,15 @@ def test_no_recording_is_destroyed_while_another_is_made() -> None:
         def __init__(self, held: object) -> None:
             self.held, self.own = held, self
 
+    x = torch.zeros(4, device="cuda")
+    old = [recorded(lambda given: given["x"] - 1, {"x": x})]
+
     def work(given: Inputs) -> torch.Tensor:
-        for _ in range(1000):
-            Ring(None)  # enough of them to start a collection
+        if torch.cuda.is_current_stream_capturing():
+            Ring(old.pop())
+            assert len([[] for _ in range(100_000)]) == 100_000  # enough to start a collection
         return given["x"] + 1
 
-    x = torch.zeros(4, device="cuda")
-    Ring(recorded(work, {"x": x}))
     assert recorded(work, {"x": x})({"x": x}).tolist() == [1.0] * 4
+    assert not old
     assert gc.isenabled()

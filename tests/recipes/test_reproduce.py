@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +218,9 @@ def test_a_choice_is_made_by_what_validation_windows_tell(
     found = measure("chosen", diffusion, guided, lambda so_far: None)
     validation = guided.split.validation
     assert found["windows"] == len(validation)
+    assert validation.origin
+    assert found["data"] == asdict(validation.origin)
+    assert found["data"]["part"] == "validation"
     (row,) = found["rows"]
     assert row["settings"] == {"avoids": "wearer"}
     gender, raw = row["hidden"]["gender"], row["kept"]["raw"]
@@ -236,6 +239,24 @@ def test_the_trade_off_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for word in ("keep", "avoid", "0.1", "25.00"):
         assert word in shown
+
+
+def test_choices_are_shown_with_the_worst_attacker(capsys: pytest.CaptureFixture[str]) -> None:
+    def attack(level: str, accuracy: float, auc: float) -> dict[str, object]:
+        return {"level": level, "family": "network", "accuracy": accuracy, "auc": auc}
+
+    attacks = [attack("raw", 0.99, 0.98), attack("lazy", 0.53, 0.61), attack("insider", 0.56, 0.5)]
+    hidden = {"majority": 0.51, "by kept class": 0.54, "verdict": "void", "attacks": attacks}
+    row = {
+        "settings": {"avoids": "none"},
+        "kept": {"raw": 0.9, "unchanged": 0.8},
+        "hidden": {"gender": hidden},
+    }
+    screen = Screen()
+    screen.table = lambda title, columns, rows: print([*columns], rows)  # type: ignore[method-assign]
+    _print(screen, recipe("privdiffuser-motionsense-gender"), "chosen", {"rows": [row]})
+    cells = ("avoids none", "90.00", "80.00", "gender", "51.00", "54.00", "56.00", "0.610", "void")
+    assert str([cells]) in capsys.readouterr().out
 
 
 @pytest.mark.data

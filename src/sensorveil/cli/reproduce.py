@@ -228,13 +228,17 @@ def _print_choices(screen: Screen, found: dict[str, Any]) -> None:
                     what,
                     *(f"{100 * row['kept'][reader]:.2f}" for reader in ("raw", "unchanged")),
                     name,
-                    *(f"{100 * value:.2f}" for value in (hidden["majority"], worst)),
+                    *(
+                        f"{100 * value:.2f}"
+                        for value in (hidden["majority"], hidden["by kept class"], worst)
+                    ),
                     f"{area:.3f}",
                     hidden["verdict"],
                 )
             )
-    columns = ("", "kept, raw", "kept", "hidden", "guess", "worst attacker", "AUC", "verdict")
-    screen.table("chosen by validation windows, in %", columns, rows)
+    columns = ("", "kept, raw", "kept", "hidden", "guess", "by kept class", "worst attacker")
+    title = "what attackers find in validation windows, in % (and the area under the ROC curve)"
+    screen.table(title, (*columns, "AUC", "verdict"), rows)
 
 
 def _print_accuracy(screen: Screen, recipe: Recipe, found: dict[str, Any]) -> None:

@@ -279,7 +279,7 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
 
 
 def _of_signal(result: Evaluation) -> str:
-    """What is left of rhythm and energy, in the mean of folds; nothing for images."""
+    """What is left of rhythm and energy: of the first seed, in the mean of folds; not of images."""
     found = {
         "frequency": [one.frequency_correlation for one in result.signal],
         "energy": [one.energy_correlation for one in result.signal],

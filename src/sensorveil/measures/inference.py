@@ -105,16 +105,19 @@ class InferenceModel:
         self._reading = folded(self.net_)
 
     def _training(self, windows: Windows, codes: np.ndarray, epochs: int) -> Training:
+        """Nothing of the windows is on the device before its first step, nor after its last."""
         gather = windows.scaled(self.scaling_).on(self.device)
-        return classifier_training(
-            self.net_,
-            lambda index: as_real(gather[index]),
-            torch.from_numpy(codes.astype(np.int64)).to(self.device),
-            epochs=epochs,
-            batch=self.settings.batch,
-            rate=self.settings.rate,
-            seed=self.seed,
-            what="inference model",
+        return (
+            yield from classifier_training(
+                self.net_,
+                lambda index: as_real(gather[index]),
+                torch.from_numpy(codes.astype(np.int64)).to(self.device),
+                epochs=epochs,
+                batch=self.settings.batch,
+                rate=self.settings.rate,
+                seed=self.seed,
+                what="inference model",
+            )
         )
 
     def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -26,7 +26,7 @@ def graphed(
     """
     given = example.clone()
     kept = {name: value.clone() for name, value in net.state_dict().items()}
-    side = torch.cuda.Stream()
+    graph, side = _blank()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -38,7 +38,7 @@ def graphed(
             for value in state.values():
                 value.zero_()
         optimizer.zero_grad(set_to_none=True)
-    with _recording() as graph:
+    with _recording(graph, side):
         step(given)
 
     # What was recorded reads the tensors that `step` holds: they must live as long as it can be
@@ -74,12 +74,12 @@ def recorded(
     if not next(iter(example.values())).is_cuda:
         return work
     held = {name: one.clone() for name, one in example.items()}
-    side = torch.cuda.Stream()
+    graph, side = _blank()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         work(held)
     torch.cuda.current_stream().wait_stream(side)
-    with _recording() as graph:
+    with _recording(graph, side):
         made = work(held)
 
     # As above: the tensors that `work` holds must live on.
@@ -93,27 +93,38 @@ def recorded(
     return replay
 
 
-_IDLE: list[torch.cuda.Stream] = []
-"""Streams of recordings that are gone."""
+_POOL = 32
+"""Streams that torch hands out, one after the other and then the first again."""
+
+_TAKEN: set[int] = set()
+"""Those of recordings that live."""
+
+
+def _blank() -> tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]:
+    """A graph, and a stream that no other recording has for as long as this one lives.
+
+    All that are recorded on one stream share one workspace of cuBLAS, and the first of them to be
+    destroyed takes it away (pytorch issue 193402): the others would then write to memory that is
+    not theirs.
+    """
+    graph = torch.cuda.CUDAGraph()
+    for _ in range(_POOL):
+        stream = torch.cuda.Stream()
+        if stream.cuda_stream not in _TAKEN:
+            _TAKEN.add(stream.cuda_stream)
+            weakref.finalize(graph, _TAKEN.discard, stream.cuda_stream).atexit = False
+            return graph, stream
+    raise RuntimeError(f"{_POOL} recordings live already, and each needs a stream of its own")
 
 
 @contextmanager
-def _recording() -> Iterator[torch.cuda.CUDAGraph]:
-    """Records what is done within, beside other recordings that live or are about to go.
-
-    All that are recorded on one stream read one workspace of cuBLAS, and the first of them to be
-    destroyed takes it away (pytorch issue 193402): the others would then write to memory that is
-    not theirs. So each has a stream of its own for as long as it lives. And nothing may be
-    destroyed while something is recorded, so garbage has to wait.
-    """
-    graph = torch.cuda.CUDAGraph()
-    stream = _IDLE.pop() if _IDLE else torch.cuda.Stream()
-    weakref.finalize(graph, _IDLE.append, stream).atexit = False
+def _recording(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Iterator[None]:
+    """Records what is done within; no other recording may be destroyed then, so garbage waits."""
     collects = gc.isenabled()
     gc.disable()
     try:
         with torch.cuda.graph(graph, stream=stream):
-            yield graph
+            yield
     finally:
         if collects:
             gc.enable()

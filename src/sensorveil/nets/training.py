@@ -64,17 +64,19 @@ def _in_turn(trainings: Sequence[Training]) -> list[list[float]]:
     for stream in streams:
         stream.wait_stream(before)
     found: dict[int, list[float]] = {}
-    while len(found) < len(trainings):
-        for number, (training, stream) in enumerate(zip(trainings, streams, strict=True)):
-            if number in found:
-                continue
-            with torch.cuda.stream(stream):
-                try:
-                    next(training)
-                except StopIteration as end:
-                    found[number] = end.value
-    for stream in streams:
-        before.wait_stream(stream)
+    try:
+        while len(found) < len(trainings):
+            for number, (training, stream) in enumerate(zip(trainings, streams, strict=True)):
+                if number in found:
+                    continue
+                with torch.cuda.stream(stream):
+                    try:
+                        next(training)
+                    except StopIteration as end:
+                        found[number] = end.value
+    finally:  # whoever goes on, goes on with what all of them have done
+        for stream in streams:
+            before.wait_stream(stream)
     return [found[number] for number in range(len(trainings))]
 
 

@@ -7,6 +7,7 @@ other ones without training anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -86,9 +87,10 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
 def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """What attackers find in validation windows for each of some settings, to choose by.
 
-    The methods and the attackers learn from the fitting windows alone, with the first seed (and,
-    for lazy attackers, the one after it). `by kept class` is what
-    somebody reads who knows nothing but the true kept class.
+    The methods learn from the fitting windows, with the first seed (and, for lazy attackers, the
+    one after it); so do attackers, but for insiders, who learn from half of the validation windows.
+    `by kept class` is the best that can be read from the true kept class of the windows, in
+    hindsight.
     """
     asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
@@ -99,6 +101,8 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         for one in (seed, seed + 1)
     )
     found: dict[str, Any] = {"seeds": [seed], "windows": len(look.test), "rows": []}
+    if look.test.origin:
+        found["data"] = asdict(look.test.origin)
     for settings in track(asked["each"], "choices"):
         fold = Fold(_guided(first).altered(**settings), look, _guided(second).altered(**settings))
         output = obfuscated(fold, None, 0, budget)
