@@ -13,10 +13,12 @@ import pytest
 from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, RAW
 from sensorveil.audit.stored import read_audit
 from sensorveil.cli.main import main
+from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import registry
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+FULLY = "fully informed"
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -161,8 +163,8 @@ def test_readme_says_what_is_read_of_privdiffuser():
         f"activity {percent(own, 'activity')}, gender {percent(own, 'gender')} (the paper:" in text
     )
     said = re.search(
-        r"whoever trains on its output \(`avoid` ([\d.]+), two seeds\): in ([\d.]+)% of windows"
-        r" where features are told, as in the paper, and in ([\d.]+)% where the class alone is",
+        r"`fast` would give gender to whoever trains on its output \(`avoid` ([\d.]+), two seeds\):"
+        r" in ([\d.]+)% of windows where features are told and in ([\d.]+)% where the class alone",
         text,
     )
     assert said
@@ -173,6 +175,20 @@ def test_readme_says_what_is_read_of_privdiffuser():
         (found,) = (row["retrained"]["gender"] for row in rows if row["settings"] == chosen)
         assert found["accuracy"]["seeds"] == 2
         assert accuracy == pytest.approx(100 * found["accuracy"]["value"], abs=0.05)
+    assert (PrivDiffuser("fast").settings.tries, avoid) == (
+        4,
+        2 * PrivDiffuser("paper").settings.avoid,
+    )
+    paper = read_audit(ROOT / "results" / "motionsense-privdiffuser-preset-paper-audit")
+    assert paper.run["settings"]["avoid"] == PrivDiffuser("paper").settings.avoid
+    gender = paper.main.attribute("gender")
+    taught = ("lazy", "semi-informed", "insider")
+    best = max(one.accuracy.value for one in gender.attacks if one.level in taught)
+    assert (
+        f"trains on its output reads gender in {best:.1%} at most (guessing: {gender.majority:.1%})"
+    ) in text
+    document = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    assert f"whoever trains on that output reads gender in {best:.1%} at most" in document
 
 
 def test_samplers_of_privdiffuser_are_those_of_the_results():
@@ -193,12 +209,17 @@ def test_samplers_of_privdiffuser_are_those_of_the_results():
 
 def test_what_privdiffuser_avoids_and_trades_is_what_the_results_say():
     text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
+    read = {}
     for row in result("privdiffuser-motionsense-gender-avoided")["rows"]:
         chosen, fixed = row["settings"], percent(row, "gender")
         assert (
             f"| `{chosen['told']}` | `{chosen['avoids']}` | {percent(row, 'activity')} | {fixed}"
             f" | {percent(row, 'gender', 'retrained')} |"
         ) in text
+        if chosen["told"] == "class":
+            read[chosen["avoids"]] = fixed
+    said = f"they read gender in {read['random']}% of test windows, and in {read['none']}%"
+    assert said in " ".join(text.split())
     for end, weights in (("", (1, 3, 5, 7, 9)), ("-preset-paper", (1, 3, 5, 7))):
         points = result(f"privdiffuser-motionsense-gender-tradeoff{end}")["points"]
         for keep in weights:
@@ -211,23 +232,61 @@ def test_what_privdiffuser_avoids_and_trades_is_what_the_results_say():
             assert f"| {keep} | {' | '.join(cells)} |" in text
 
 
+def test_what_is_said_of_the_trade_off_of_preset_paper_is_in_its_table():
+    text = " ".join((ROOT / "docs" / "privdiffuser.md").read_text("utf-8").split())
+    found = result("privdiffuser-motionsense-gender-tradeoff-preset-paper")
+    assert (found["seeds"], found["windows"]) == ([0], 1000)
+    points = [point for point in found["points"] if point["keep"] in (1, 3, 5, 7)]
+    activity = [(p["keep"], p["read"]["activity"]["accuracy"]["value"]) for p in points]
+    enough = [value for keep, value in activity if keep >= 3]
+    assert max(enough) - min(enough) < 0.005
+    assert min(enough) - max(value for keep, value in activity if keep < 3) > 0.015
+    read = [(p["avoid"], p["read"]["gender"]["accuracy"]) for p in points]
+    begin, end = ([a["value"] for avoid, a in read if avoid == weight] for weight in (0.0, 0.3))
+    assert (
+        f"in {100 * min(begin):.1f} to {max(begin):.1%} at a w2 of 0,"
+        f" and in {100 * min(end):.1f} to {max(end):.1%} at 0.3"
+    ) in text
+    reach = [50 * (a["high"] - a["low"]) for _, a in read]
+    assert f"reach {min(reach):.0f} to {max(reach):.0f} points to either side" in text
+
+
 def test_what_privdiffuser_was_chosen_by_is_what_the_results_say():
     text = (ROOT / "docs" / "privdiffuser.md").read_text("utf-8")
     found = result("privdiffuser-motionsense-gender-chosen")
     assert found["data"]["split"] == "paper"
     gender = found["rows"][0]["hidden"]["gender"]
-    assert (
-        f"{100 * gender['majority']:.1f}%, and who knows nothing but the true activity in"
-        f" {100 * gender['by kept class']:.1f}%"
-    ) in text
+    assert f"Always guessing is right there in {gender['majority']:.1%}" in text
+    assert f"in hindsight, is right in {gender['by kept class']:.1%}" in text
+    alone, reasons = {}, {}
     for row in found["rows"]:
-        asked = [one for one in row["hidden"]["gender"]["attacks"] if one["level"] != "raw"]
-        assert len(asked) == 15
-        best, area = (max(one[what] for one in asked) for what in ("accuracy", "auc"))
+        chosen, hidden = row["settings"], row["hidden"]["gender"]
+        assert hidden["verdict"] == NOT_HIDDEN
+        asked = [one for one in hidden["attacks"] if one["level"] != RAW]
+        informed = [one for one in asked if one["level"] == FULLY]
+        others = [one for one in asked if one["level"] != FULLY]
+        assert (len(others), len(informed)) == (12, 3)
+        best = [
+            tuple(max(one[what] for one in group) for what in ("accuracy", "auc"))
+            for group in (others, informed)
+        ]
+        cells = " | ".join(f"{100 * accuracy:.1f} ({area:.2f})" for accuracy, area in best)
         assert (
-            f"| `{row['settings']['told']}` | `{row['settings']['avoids']}`"
-            f" | {100 * row['kept']['unchanged']:.1f} | {100 * best:.1f} | {area:.2f} |"
+            f"| `{chosen['told']}` | `{chosen['avoids']}`"
+            f" | {100 * row['kept']['unchanged']:.1f} | {cells} |"
         ) in text
+        alone[chosen["told"], chosen["avoids"]] = best[0]
+        reasons[chosen["told"], chosen["avoids"]] = hidden["reason"]
+    assert all("insider" in reasons["class", avoided] for avoided in ("none", "random"))
+    none, chance = (alone["class", avoided] for avoided in ("none", "random"))
+    assert chance[0] <= none[0]
+    points = [100 * (accuracy - gender["majority"]) for accuracy, _ in (none, chance)]
+    assert "insiders are {:.1f} (`none`) and {:.1f} (`random`) points above".format(
+        *points
+    ) in " ".join(text.split())
+    said = " ".join(str(PrivDiffuser.__doc__).split())
+    for avoided in ("wearer", "predicted", "none", "random"):
+        assert f"{alone['class', avoided][1]:.2f} with `{avoided}`" in said
 
 
 def test_what_more_attributes_cost_privdiffuser_is_what_the_results_say():
@@ -331,12 +390,18 @@ def test_the_audit_of_preset_paper_says_what_its_document_says():
     told, blind = [], []
     for one in gender.attacks:
         if one.level != RAW:
-            (told if one.level == "fully informed" else blind).append(one)
+            (told if one.level == FULLY else blind).append(one)
     best, area = max(a.accuracy.value for a in blind), max(a.auc.value for a in blind)
     assert f"reads gender in {best:.1%} at most (guessing: {gender.majority:.1%})" in text
-    assert f"with an area under the ROC curve of {area:.2f}." in text
+    assert f"with an area under the ROC curve of {area:.2f}:" in text
     best, area = max(a.accuracy.value for a in told), max(a.auc.value for a in told)
     assert f"to see these reads gender in {best:.1%} ({area:.2f})" in text
+    assert {point.level for point in gender.sessions} == {FULLY}
+    whole = {p.group: 100 * p.advantage.value for p in gender.sessions if p.windows is None}
+    assert (
+        f"is {whole['recording']:.1f} points above guessing over a recording and"
+        f" {whole['person']:.1f} over all windows of a person"
+    ) in text
 
 
 def test_links_lead_somewhere():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW
+from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, VOID
 from sensorveil.audit.stored import read_audit
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
@@ -417,6 +417,19 @@ def test_the_document_shows_the_audits(place: Path) -> None:
             f" | {100 * one.worst.accuracy.value:.1f} | {area:.2f} | {one.verdict.status} |"
         ) in text
         shown = ""
+
+
+def test_the_document_says_that_too_few_images_were_linked() -> None:
+    found = read_audit(RESULTS / "simulated-images-cloak-subject-audit").main.identity
+    text = " ".join((RESULTS.parent / "docs" / "cloak.md").read_text("utf-8").split())
+    assert found is not None
+    assert found.status == VOID
+    points = re.search(r"found ([\d.]+) points of a planted leak of ([\d.]+)", found.reason)
+    people = re.search(r"in \d+ sessions of \d+ people", found.reason)
+    assert points
+    assert people
+    assert f"Who it is on `simulated-images` is void: {people[0]}" in text
+    assert f"found {points[1]} points of a planted leak of {points[2]}" in text
 
 
 @pytest.mark.parametrize(
