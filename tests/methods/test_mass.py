@@ -53,7 +53,9 @@ def test_what_is_hidden_goes_and_what_is_kept_stays(veil: Mass, windows: Windows
 def test_a_limit_that_allows_everything_hides_nothing(windows: Windows) -> None:
     veil = Mass(epochs=10, rate=3e-3, allowed=1.0).fit(windows, "activity", "gender")
     hidden = veil.obfuscate(two_channels(seed=1), seed=1)
-    assert read_right(windows, hidden, "gender") > 0.9
+    # Nothing asks it to leave the gender where a model of raw windows looks for it, so one is asked
+    # that learns from the output.
+    assert read_right(veil.obfuscate(windows, seed=2), hidden, "gender") > 0.98
 
 
 def test_its_own_adversary_says_what_a_retrained_attacker_finds(
