@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from sensorveil.audit.results import SignalUtility
-from sensorveil.audit.signals import signal_utility, walking_windows
 from sensorveil.audit.utility import (
     MINE,
     NEIGHBOURS,
@@ -22,7 +20,6 @@ from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
-from sensorveil.methods.conformance import example_windows
 
 TINY = InferenceSettings(width=6, epochs=6, batch=16, rate=5e-3)
 
@@ -99,83 +96,6 @@ def gait() -> Windows:
     return load("simulated", people=12, recordings=1, windows=12, gender=4.0).test
 
 
-def test_nothing_is_lost_where_nothing_was_done(gait: Windows) -> None:
-    same = signal_utility(gait, gait, ["activity"])
-    assert astuple(same) == (0, 1, 0, 1, 0, 0)
-
-
-def test_louder_windows(gait: Windows) -> None:
-    louder = signal_utility(gait, gait.replaced(gait.signal * 3), ["activity"])
-    assert louder.frequency_error == pytest.approx(0, abs=1e-4)
-    assert louder.energy_error == pytest.approx(2 * np.log(3), rel=1e-3)
-    assert louder.energy_correlation == pytest.approx(1)
-    assert louder.spectrum_distance == pytest.approx(0, abs=1e-4)
-    assert louder.step_error == 0
-
-
-def test_a_rhythm_that_is_twice_as_fast() -> None:
-    base = np.random.default_rng(0).uniform(1.0, 1.4, 64)
-    count = np.arange(128) / 50
-    signals = [np.sin(2 * np.pi * (times * base)[:, None] * count)[:, None] for times in (1, 2)]
-    raw, hidden = (
-        replace(
-            Windows.from_signal(signal, {"activity": np.zeros(64, int)}, rate=50.0),
-            recording=np.arange(64) // 16,
-            channels=("acc",),
-            classes={"activity": ("Walk slowly",), "subject": ("0",)},
-        )
-        for signal in signals
-    )
-    found = signal_utility(raw, hidden, ["activity"])
-    assert found.frequency_error == pytest.approx(base.mean(), abs=0.05)
-    assert found.frequency_correlation is not None
-    assert found.frequency_correlation > 0.98
-    assert found.spectrum_distance is not None
-    assert found.spectrum_distance > 0.9
-    assert found.step_error == pytest.approx(1.0, abs=0.25)
-
-
-def test_windows_that_changed_places_keep_no_rhythm(gait: Windows) -> None:
-    order = np.random.default_rng(0).permutation(len(gait))
-    found = signal_utility(gait, gait.replaced(gait.signal[order]), ["activity"])
-    assert found.frequency_correlation is not None
-    assert found.energy_correlation is not None
-    assert abs(found.frequency_correlation) < 0.3
-    assert abs(found.energy_correlation) < 0.3
-    assert found.spectrum_distance == pytest.approx(0, abs=1e-4)
-    assert found.frequency_error is not None
-    assert found.frequency_error > 0.05
-
-
-def test_still_windows_are_counted(gait: Windows) -> None:
-    found = signal_utility(gait, gait.replaced(np.zeros_like(gait.signal)), ["activity"])
-    assert found.spectrum_distance == 1
-    assert found.step_error == 1
-    assert found.energy_correlation == 0
-    assert np.isfinite([value for value in astuple(found) if value is not None]).all()
-
-
-def test_where_measures_mean_nothing(gait: Windows) -> None:
-    images = example_windows("image")
-    assert signal_utility(images, images, ["activity"]) == SignalUtility()
-    waves = example_windows("complex")
-    found = signal_utility(waves, waves, ["activity"])
-    assert (found.frequency_error, found.step_error) == (0, None)
-    assert found.frequency_correlation is None  # each window is its own recording
-    turned = waves.replaced(waves.signal * 1j)  # the magnitude stays
-    assert signal_utility(waves, turned).energy_error == pytest.approx(0, abs=1e-3)
-    assert signal_utility(gait, gait).step_error is None
-    nameless = replace(gait, channels=("a", "b", "c"))
-    assert signal_utility(nameless, nameless, ["activity"]).step_error is None
-
-
-def test_walking_windows(gait: Windows) -> None:
-    found = walking_windows(gait, ["activity", "gender"])
-    np.testing.assert_array_equal(found, gait.labels["activity"] == 2)
-    assert walking_windows(gait, ["gender"]) is None
-    assert walking_windows(gait, []) is None
-
-
 def test_information_on_both_sides(gait: Windows) -> None:
     noise = np.random.default_rng(0).normal(size=gait.signal.shape)
     found = information(gait, gait.replaced(noise), ["activity", "gender"], seed=0, quick=True)
@@ -222,14 +142,11 @@ def test_places_keep_recordings_apart() -> None:
     assert [int(np.unique(stretch).searchsorted(s)) for s in stretch] == [0, 0, 1, 2, 2, 3]
 
 
-def test_both_are_quick() -> None:
+def test_information_is_quick() -> None:
     """Processor time, so that other work on the machine does not count."""
     generator = np.random.default_rng(0)
     labels = {"activity": generator.integers(0, 4, 1000), "gender": generator.integers(0, 2, 1000)}
     windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, rate=50.0)
-    start = time.process_time()
-    signal_utility(windows, windows, ["activity"])
-    assert time.process_time() - start < 2
     start = time.process_time()
     information(windows, windows, ["gender"], quick=True)
     assert time.process_time() - start < 8
