@@ -90,6 +90,7 @@ class Cloak(GuidedDiffusion):
     )
     Settings = CloakSettings
     presets = PRESETS
+    guiding = (*GuidedDiffusion.guiding, _BOTTLENECK)
     settings: CloakSettings
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:

@@ -59,6 +59,8 @@ class GuidedDiffusion(Obfuscator):
         new_hide_without_generator=True,
     )
     settings: GuidedSettings
+    guiding: ClassVar[tuple[str, ...]] = GUIDING
+    """Settings that can be other ones without training anything anew."""
     of_readers: ClassVar[tuple[str, ...]] = ()
     """Settings that only the readers of hidden attributes are trained by."""
 
@@ -73,7 +75,7 @@ class GuidedDiffusion(Obfuscator):
         can too, where `windows` are those it was trained on: the readers are trained anew.
         """
         self._check_fitted()
-        unknown = set(settings) - {*GUIDING, *self.of_readers}
+        unknown = set(settings) - {*self.guiding, *self.of_readers}
         if unknown:
             raise Refusal(f"setting '{min(unknown)}' cannot be another one without training anew")
         other = copy.copy(self)

@@ -32,7 +32,7 @@ GUIDING = (
     "judge",
     "compiled",
 )
-"""Settings that can be other ones without training anything anew."""
+"""Settings of all of them that can be other ones without training anything anew."""
 
 PANEL = ResampleSettings().reader()
 """Each model of a panel: those of `resample`."""

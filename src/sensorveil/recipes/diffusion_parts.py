@@ -6,7 +6,7 @@ other ones without training anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -42,13 +42,24 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         "raw": read_by(recipe, plan, models, [test] * len(veils)),
         "points": [],
     }
-    for keep, avoid in track([*product(asked["keep"], asked["avoid"])], "strengths"):
-        strength = {"keep": keep, **dict.fromkeys(recipe.hide, avoid)}
-        hidden = [veil.obfuscate(test, strength, seed=veil.seed) for veil in veils]
-        read = read_by(recipe, plan, models, hidden)
+    pairs = [*product(asked["keep"], asked["avoid"])]
+    hidden = [_for_each(veil, test, pairs, recipe.hide) for veil in track(veils, "seeds")]
+    for number, (keep, avoid) in enumerate(track(pairs, "strengths")):
+        read = read_by(recipe, plan, models, [outputs[number] for outputs in hidden])
         found["points"].append({"keep": keep, "avoid": avoid, **read})
         done(found)
     return found
+
+
+def _for_each(
+    veil: GuidedDiffusion, test: Windows, pairs: Sequence[tuple[float, float]], hide: Sequence[str]
+) -> list[Windows]:
+    """The output for each pair of strengths, in one pass: every window has its own strengths."""
+    keep, avoid = (np.repeat(one, len(test)) for one in zip(*pairs, strict=True))
+    strength = {"keep": keep, **dict.fromkeys(hide, avoid)}
+    places = np.tile(np.arange(len(test)), len(pairs))
+    hidden = veil.obfuscate(test.select(places), strength, seed=veil.seed)
+    return [hidden.select(rows) for rows in np.split(np.arange(len(places)), len(pairs))]
 
 
 def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What results/ has of Seal on one dataset: runs, what fixed models read, quick audits. It takes what is
+# there already, so it can be stopped and started again.
+#   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash scripts/seal.sh motionsense paper
+#   bash scripts/seal.sh watch subject
+set -euo pipefail
+data=$1 protocol=$2
+out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} audits=${AUDITS:-0} workers=${WORKERS:-2}
+case $data in # the settings were chosen on training people
+motionsense) policy="--keep activity --hide gender,weight" folds=4 licence=MIT
+    settings="readers=4 epochs=6 batch=128" ;;
+geotec) policy="--keep activity --hide gender,weight" folds=5 licence="CC BY 4.0"
+    settings="readers=4 steady=0.25" ;;
+watch) policy="--keep exercise --hide side" folds=5 licence=BSD-3-Clause settings="readers=4" ;;
+audiomnist) policy="--keep digit --hide gender" folds=5 licence=MIT
+    settings="past=person rhythm=1" ;;
+*) echo "no settings for $data" >&2; exit 2 ;;
+esac
+[ "$protocol" = subject ] || folds=1
+mkdir -p "$out/runs"
+place() { echo "$out/runs/$data-seal-$protocol-fold$1-seed$2"; }
+fit() { # fold, seed
+    [ -d "$(place "$1" "$2")" ] && return
+    sensorveil fit seal --data "$data" --protocol "$protocol" --fold "$1" $policy --seed "$2" \
+        $(printf -- '--set %s ' $settings) --set "donors=published under $licence" \
+        --out "$(place "$1" "$2")" -q
+}
+folds_of() { for fold in $(seq 0 $((folds - 1))); do echo "$1" "$(place "$fold" "$2")"; done; }
+score() { # seed
+    local file=$out/$data-seal-$protocol-seed$1.json
+    [ -f "$file" ] || sensorveil evaluate $(folds_of "" "$1") --quick -q --out "$file"
+}
+look() { # seed; lazy attackers know the run of the next one
+    local place=$out/$data-seal-$protocol-audit-seed$1
+    [ -d "$place" ] || sensorveil audit $(folds_of "" "$1") $(folds_of --other $(($1 + 1))) --quick \
+        --beside none --examples 0 -q --out "$place"
+}
+export -f fit score look place folds_of
+export data protocol out policy folds licence settings
+{
+    for seed in $seeds; do for fold in $(seq 0 $((folds - 1))); do echo "fit $fold $seed"; done; done
+} | xargs -P "$workers" -I{} bash -euo pipefail -c '{}'
+{
+    for seed in $seeds; do echo "score $seed"; done
+    for seed in $audits; do echo "look $seed"; done
+} | xargs -P "$workers" -I{} bash -euo pipefail -c '{}'
