@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 import pytest
+from bound_tables import of_levels, of_nothing, simulated_bounds, simulated_truth
+from scipy.optimize import brentq
 
-from sensorveil.data.population import Truth
-from sensorveil.data.simulated import Simulated
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.measures.bounds import (
     Bound,
-    _largest,
+    _upper,
+    _usual,
     bound_code,
     private_accuracy,
     private_information,
@@ -45,55 +44,10 @@ def true_accuracy(channel: np.ndarray) -> float:
     return float((channel / len(channel)).max(0).sum())
 
 
-# The truth of simulated people, from their parameters: a code of cadence and intensity.
-
-
-def simulated_code(truth: Truth, levels: int, relative: bool) -> np.ndarray:
-    """Activity x level of cadence x level of intensity, among everybody or among one's own past."""
-    values, activity = truth.values[:, :2], truth.labels["activity"]
-    if relative:
-        each = values.reshape(-1, truth.per_recording, 2)
-        earlier = np.tri(truth.per_recording, k=-1, dtype=bool)[None, :, :, None]
-        below = ((each[:, None] < each[:, :, None]) & earlier).sum(2)
-        rank = (below + 0.5) / (np.arange(truth.per_recording)[:, None] + 1)
-        cadence, intensity = (rank.reshape(-1, 2) * levels).astype(int).T
-    else:
-        offset = values - truth.population.centres({"activity": activity})[:, :2]
-        spread = math.hypot(truth.population.identity, truth.population.jitter)
-        cuts = [NormalDist(0, spread).inv_cdf(part / levels) for part in range(1, levels)]
-        cadence, intensity = np.searchsorted(cuts, offset).T
-    return (activity * levels + cadence) * levels + intensity
-
-
-def simulated_truth(levels: int, relative: bool, **options: float) -> tuple[float, float]:
-    """Advantage and telling part of the code, mean over six times ten thousand people."""
-    found = []
-    for seed in range(900, 906):
-        truth = Simulated(people=10_000, seed=seed, **options).truth
-        codes = simulated_code(truth, levels, relative)
-        joint = np.zeros((codes.max() + 1, 2))
-        np.add.at(joint, (codes, truth.labels["gender"]), 1 / len(codes))
-        prior = joint.sum(0)
-        found.append((joint.max(1).sum() - prior.max(), 1 - (joint / prior).min(1).sum()))
-    advantage, telling = np.mean(found, axis=0)
-    return float(advantage), float(telling)
-
-
-def simulated_bounds(
-    count: int, levels: int, relative: bool, people: int = 500, **options: float
-) -> list[Bound]:
-    found = []
-    for seed in range(count):
-        truth = Simulated(people=people, seed=seed, **options).truth
-        codes = simulated_code(truth, levels, relative)
-        found.append(bound_code(codes, truth.labels["gender"], truth.labels["subject"]))
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("levels", "relative", "gender"),
-    [(5, True, 2.0), (3, True, 2.0), (3, False, 0.7), (5, False, 1.0), (3, False, 2.0)],
+    [(5, True, 2.0), (3, True, 2.0), (3, False, 0.6), (5, False, 1.0), (3, False, 2.0)],
 )
 def test_holds_on_500_simulated_people_and_is_not_loose(levels, relative, gender):
     advantage, telling = simulated_truth(levels, relative, gender=gender)
@@ -101,22 +55,15 @@ def test_holds_on_500_simulated_people_and_is_not_loose(levels, relative, gender
     holds = np.mean([b.advantage >= advantage and b.telling >= telling for b in bounds])
     assert holds >= 0.95
     if advantage >= 0.05:
-        assert np.mean([b.advantage <= 2 * advantage for b in bounds]) >= 0.95
+        assert np.mean([b.advantage <= 2 * advantage for b in bounds]) >= 0.99
     else:  # a code relative to the past: next to nothing, and that can be shown
         assert np.median([b.advantage for b in bounds]) <= 0.03
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("people", [500, 750])
-def test_how_near_the_truth_it_is_is_what_the_document_says(people):
-    (row,) = re.findall(rf"^\| {people} \| (.*) \| (.*) \| (.*) \|$", DOCUMENT.read_text(), re.M)
-    advantage, _ = simulated_truth(3, False, gender=0.6)
-    assert f"gives an attacker {100 * advantage:.1f} points" in DOCUMENT.read_text()
-    bounds = simulated_bounds(200, 3, False, people=people, gender=0.6)
-    ratio = np.array([b.advantage for b in bounds]) / advantage
-    within = f"{np.mean(ratio <= 2):.0%} of the samples" if (ratio > 2).any() else "all"
-    assert row == (f"{ratio.mean():.2f}", f"{ratio.max():.2f}", within)
-    assert ratio.min() >= 1
+@pytest.mark.parametrize(("gender", "people"), [(0.56, 500), (0.6, 500), (0.6, 750)])
+def test_how_near_the_truth_it_is_is_what_the_document_says(gender, people):
+    assert of_levels(gender, people) in DOCUMENT.read_text("utf-8").splitlines()
 
 
 def test_holds_on_simulated_people():
@@ -129,11 +76,8 @@ def test_holds_on_simulated_people():
 
 @pytest.mark.slow
 def test_how_many_people_it_takes_is_what_the_document_says():
-    rows = re.findall(r"^\| (\d+) \| ([\d.]+)[^|]*\|$", DOCUMENT.read_text("utf-8"), flags=re.M)
-    assert len(rows) == 5
-    for people, points in rows:
-        bounds = simulated_bounds(10, 3, True, people=int(people), gender=2.0)
-        assert f"{100 * np.mean([b.advantage for b in bounds]):.1f}" == points
+    lines = DOCUMENT.read_text("utf-8").splitlines()
+    assert all(of_nothing(people) in lines for people in (6, 12, 24, 100, 500))
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -172,6 +116,12 @@ def test_windows_are_not_taken_for_people():
     few = bound_code(*people_with_codes(channel, 40, 1, 0, together=True))
     many = bound_code(*people_with_codes(channel, 40, 500, 0, together=True))
     assert many.accuracy == pytest.approx(few.accuracy)
+
+
+def test_two_even_classes_tell_what_the_best_rule_gains():
+    """Where one rule is right the opposite one is wrong: 1 - common = 2 A - 1."""
+    bound = bound_code(*people_with_codes(np.array([[0.6, 0.4], [0.4, 0.6]]), 80, 6, 0))
+    assert bound.telling == pytest.approx(2 * bound.advantage)
 
 
 def test_tightens_with_people():
@@ -228,21 +178,46 @@ def test_identity_and_too_many_codes_are_vacuous_and_say_so():
     assert huge.vacuous
 
 
-@pytest.mark.parametrize("seed", range(20))
+def own_bound(rule: tuple[int, ...], shares: np.ndarray, alpha: float) -> float:
+    """The bound of one rule as the module states it, person by person: where the bets pay."""
+    people, main = len(shares), 0.9
+    share, seen = np.zeros(shares.shape[2]), np.zeros(shares.shape[2])
+    paid = {main: 0.0, main / 2: 0.0}
+    for person in shares:
+        (label,) = np.flatnonzero(person.sum(0))
+        right = sum(person[code, label] for code, read in enumerate(rule) if read == label)
+        centre = (0.5 + share[label]) / (1 + seen[label])
+        for step in paid:
+            paid[step] += math.log(1 - step * (right - centre)) - step * centre
+        share[label] += right
+        seen[label] += 1
+    mixed = [(0.85, main), (0.15, main / 2)]
+    return brentq(
+        lambda a: sum(w * math.exp(paid[s] + people * s * a) for w, s in mixed) - 1 / alpha, -1, 9
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("classes", [2, 3])
-def test_no_rule_is_above_the_relaxation(seed, classes):
-    """Against all rules, one by one: share + cost times mean square."""
+def test_is_that_of_the_worst_rule(seed, classes):
+    """Against the bounds of all rules, one by one."""
     generator = np.random.default_rng(seed)
-    table = generator.dirichlet(np.ones(4 * classes)).reshape(4, classes)
-    residuals = generator.normal(size=(9, 4 * classes)) * generator.random(4 * classes)
-    squares, cost = residuals.T @ residuals / 9, generator.random()
-    best = -np.inf
-    for rule in itertools.product(range(classes), repeat=4):
-        picked = np.eye(classes)[list(rule)]
-        u = 2 * picked.ravel() - 1
-        best = max(best, (table * picked).sum() + cost * u @ squares @ u / 4)
-    assert best <= _largest(table, squares, cost) + 1e-9
-    assert _largest(table, squares, 0.0) == pytest.approx(table.max(1).sum())
+    shares = np.zeros((40, 4, classes))
+    for i, person in enumerate(shares):
+        person[:, i % classes] = generator.dirichlet(np.roll([4.0, 1.0, 1.0, 1.0], i % classes))
+    worst = max(own_bound(r, shares, 0.05) for r in itertools.product(range(classes), repeat=4))
+    bound = _upper(shares, _usual(shares), 0.05)
+    assert worst - 1e-9 <= bound <= worst + 0.01
+
+
+@pytest.mark.parametrize("rare", [0.02, 0.1])
+def test_holds_for_what_is_rare(rare):
+    """One code for all windows of a person, and one of them rare in one class: far from normal."""
+    channel = np.array([[1 - rare, rare], [0.5, 0.5]])
+    telling = 1 - channel.min(0).sum()
+    bounds = [bound_code(*people_with_codes(channel, 40, 3, seed, True)) for seed in range(200)]
+    assert np.mean([b.accuracy < true_accuracy(channel) for b in bounds]) <= 0.05
+    assert np.mean([b.telling < telling for b in bounds]) <= 0.05
 
 
 def test_sessions_of_an_erasing_code_are_exact():

@@ -17,15 +17,19 @@ the best share of any rule in the sample is at least as large as that of f*. Hen
 however many codes there are: many codes on few people make the first term large, never too small.
 
 People, not windows, are the independent units: the windows of one person may depend on each other
-in any way. The deviation is that of an empirical Bernstein bound (Waudby-Smith and Ramdas 2024,
-after Howard and others 2021), exact for any number of people. For shares X_i in [0, 1] of
-independent people, centres c_i that depend on earlier people only, and any l in (0, 1),
+in any way. The deviation is that of a bet on each person (Waudby-Smith and Ramdas 2024), exact for
+any number of people. Take shares X_i in [0, 1] of independent people, centres c_i in [0, 1] that
+depend on earlier people only, and any l in (0, 1). Given the earlier people 1 - l (X_i - c_i) is
+positive and has the mean 1 - l (E X_i - c_i), at most exp(-l (E X_i - c_i)). So with
 
-    E exp( sum of l (E X_i - X_i) - psi(l) (X_i - c_i)^2 )  <=  1,    psi(l) = -log(1 - l) - l,
+    p(x) = -log(1 - l x) / l - x  =  l x^2 / 2 + l^2 x^3 / 3 + ...
 
-so by Markov the sum exceeds log(1 / alpha) in at most a part alpha of all samples. Share and
-squares are bounded for all rules at once, by an eigenvalue. All this is given the classes of the
-people who were counted: `guess` is exactly the share of the most frequent one among them.
+    E exp( l times the sum of E X_i - X_i - p(X_i - c_i) )  <=  1,
+
+and by Markov the exponential exceeds 1 / alpha in at most a part alpha of all samples. The same
+holds of a mean of exponentials with several l: one of them is near the best for any variance. Share
+and p together are bounded for all rules at once. All this is given the classes of the people who
+were counted: `guess` is exactly the share of the most frequent one among them.
 """
 
 from __future__ import annotations
@@ -39,10 +43,15 @@ import numpy as np
 
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
+from sensorveil.measures.rules import largest_of_rules
 
 CONFIDENCE = 0.95
 MOST_CELLS = 1000
 """Codes times classes above which counting would take long, and say nothing."""
+STEEPEST = 0.9
+"""The largest l: at 1 a single person whose windows are all read right would cost everything."""
+MAIN = 0.85
+"""The part of the mean over several l that belongs to the one expected to be best."""
 ASSUMED = (
     "people are drawn independently of each other and none of them took part in training; within"
     " one person windows may depend on each other in any way; each person counts alike"
@@ -140,7 +149,7 @@ def bound_code(
     >>> person = np.repeat(np.arange(200), 50)
     >>> bound = bound_code(generator.integers(3, size=10000), person % 2, person)
     >>> print(f"{bound.guess:.3f} {bound.counted:.3f} {bound.accuracy:.3f}")
-    0.500 0.510 0.535
+    0.500 0.510 0.534
     """
     if not 0 < confidence < 1:
         raise Refusal(f"the confidence is {confidence}; it must lie between 0 and 1")
@@ -153,18 +162,18 @@ def bound_code(
     if classes < 2 or 2 * classes > empty.people or classes * empty.codes > MOST_CELLS:
         return empty
     shares = _shares(codes, labels, person)
-    residuals, joint = _residuals(shares), shares.mean(0)
+    usual, joint = _usual(shares), shares.mean(0)
     prior = joint.sum(0)
     # What all classes have in common, the sum over codes of the smallest p(code | class), is a
     # minimum over rules just as A is a maximum, where all classes are equally frequent.
     even = 1 / (classes * prior)
     even, largest = even / even.max(), float(even.max())
-    common = -classes * largest * _upper(-joint * even, residuals * even, 1 - confidence)
+    common = -classes * largest * _upper(-shares * even, -usual * even, 1 - confidence)
     return replace(
         empty,
         guess=float(prior.max()),
         counted=float(joint.max(1).sum()),
-        accuracy=float(min(_upper(joint, residuals, 1 - confidence), 1.0)),
+        accuracy=float(min(_upper(shares, usual, 1 - confidence), 1.0)),
         telling=float(np.clip(1 - common, 0, 1)),
         entropy=_entropy(prior),
     )
@@ -255,68 +264,40 @@ def _shares(codes: np.ndarray, labels: np.ndarray, person: np.ndarray) -> np.nda
     return counts / counts.sum((1, 2), keepdims=True)
 
 
-def _upper(table: np.ndarray, residuals: np.ndarray, alpha: float) -> float:
-    """The upper bound on the expected share of the best rule; `table` has the means over people.
+def _upper(shares: np.ndarray, usual: np.ndarray, alpha: float) -> float:
+    """The upper bound on the expected share of the best rule.
 
-    For each of a few l the bound of the Bernstein kind, at its worst over all rules; all of them
-    hold together, so the smallest counts. The l are doubled from the one that is best for a
-    variance of 1/16, above which shares of people seldom vary: one is nearly best for any below.
+    `worst` has, for each of a few l, the largest share + mean p(X_i - c_i) of any rule. With the
+    best rule's own in its place, the mean over l of exp(people l (A - worst)) would exceed
+    1 / alpha in at most a part alpha of all samples; as it stands it is smaller still. The bound is
+    the A at which it is 1 / alpha. The main l is the best for a variance of 1/16, above which
+    shares of people seldom vary. The others are its doubles, for codes that vary less, or where it
+    cannot be doubled its half.
     """
-    people = len(residuals)
-    least = min(math.sqrt(32 * math.log(1 / alpha) / people), 0.9)
-    steps = least * 2.0 ** np.arange(1 + math.floor(math.log2(0.9 / least)))
-    rows = residuals.reshape(people, -1)
-    squares = rows.T @ rows / people
-    found = []
-    for step in steps:
-        psi = -math.log1p(-step) - step
-        chance = math.log(len(steps) / alpha) / (people * step)
-        found.append(_largest(table, squares, psi / step) + chance)
-    return min(found)
+    people = len(shares)
+    main = min(math.sqrt(32 * math.log(1 / alpha) / people), STEEPEST)
+    doubles = main * 2.0 ** np.arange(1, 1 + math.floor(math.log2(STEEPEST / main)))
+    others = doubles if len(doubles) else np.array([main / 2])
+    steps = np.array([main, *others])
+    parts = np.array([MAIN] + [(1 - MAIN) / len(others)] * len(others))
+    worst = np.array([largest_of_rules(shares, usual, step) for step in steps])
+    low, high = worst.min(), (worst - np.log(alpha * parts) / (people * steps)).min()
+    for _ in range(40):
+        middle = (low + high) / 2
+        if parts @ np.exp(people * steps * (middle - worst)) < 1 / alpha:
+            low = middle
+        else:
+            high = middle
+    return float(high)
 
 
-def _largest(table: np.ndarray, squares: np.ndarray, cost: float) -> float:
-    """At least the share of any rule plus `cost` times its mean square (X_i - c_i)^2.
+def _usual(shares: np.ndarray) -> np.ndarray:
+    """What earlier people of the same classes had of each cell: the centre c_i of a rule.
 
-    A rule is a vector u of 1 (a code is read as a class) and -1 (it is not). Its share is linear
-    in u and its mean square is u' squares u / 4: both together are a quadratic form in (1, u).
-    For any positive diagonal D that form is at most trace(D) times the largest eigenvalue of
-    D^-1/2 form D^-1/2. That is exact for the linear part with D = |gain|, and near for the squares
-    with D = the root of their diagonal. Three mixtures are tried; each of them is a bound.
-    """
-    # One class a code is read as: the same may be taken off all classes of a code, and added
-    # again. Half way between the two best, the linear part alone picks one class by itself.
-    between = np.sort(table, axis=1)[:, -2:].mean(1)
-    gain = (table - between[:, None]).ravel()
-    spread = np.sqrt(np.diag(squares))
-    used = spread > 0
-    # Where no person differs from others, the linear part decides.
-    fixed = between.sum() + gain.sum() / 2 + np.abs(gain[~used]).sum() / 2
-    gain, spread, squares = gain[used], spread[used], squares[np.ix_(used, used)]
-    form = np.zeros((len(gain) + 1, len(gain) + 1))
-    form[0, 1:] = form[1:, 0] = gain / 4
-    form[1:, 1:] = cost * squares / 4
-    if not used.any():
-        return float(fixed)
-    top = cost / 4 * np.linalg.eigvalsh(squares / np.sqrt(np.outer(spread, spread)))[-1]
-    found = []
-    for part in (1.0, 0.5, 0.25):
-        scale = np.concatenate([[np.abs(gain).sum() / 4], np.abs(gain) / 4 + part * top * spread])
-        scale = np.maximum(scale, 1e-12)  # all gains, or the cost, may be 0
-        value = np.linalg.eigvalsh(form / np.sqrt(np.outer(scale, scale)))[-1]
-        found.append(float(scale.sum() * value))
-    return float(fixed + min(found))
-
-
-def _residuals(shares: np.ndarray) -> np.ndarray:
-    """Shares less what earlier people of the same classes had: X_i - c_i of each cell.
-
-    Before anybody was seen, the centre lies half way between right and wrong for every rule (that
-    is u = 0): it needs no place in the table.
+    Before anybody was seen it is 0; half of what is missing is added in `largest_of_rules`.
     """
     before = np.cumsum(shares, axis=0) - shares
-    usual = before / (1 + before.sum(1, keepdims=True))
-    return shares - usual * shares.sum(1, keepdims=True)
+    return before / (1 + before.sum(1, keepdims=True)) * shares.sum(1, keepdims=True)
 
 
 def _entropy(prior: np.ndarray) -> float:
