@@ -5,7 +5,7 @@
 #   bash scripts/seal.sh watch subject
 set -euo pipefail
 data=$1 protocol=$2
-out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} audits=${AUDITS:-0} workers=${WORKERS:-2}
+out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} audits=${AUDITS-0} workers=${WORKERS:-2}
 case $data in # the settings were chosen on training people
 motionsense) policy="--keep activity --hide gender,weight" folds=4 licence=MIT
     settings="readers=4 epochs=6 batch=128" ;;
