@@ -150,6 +150,17 @@ def test_it_is_led_away_from_what_is_avoided(trained: Cloak) -> None:
     assert likely[2] < likely[0] - 0.05
 
 
+def test_the_bottleneck_can_be_another_one_on_the_same_weights(trained: Cloak) -> None:
+    windows = example_windows()
+    strength = {"bottleneck": 0.0}
+    told = trained.obfuscate(windows, strength, seed=1).signal
+    other = trained.altered(bottleneck=0.0)
+    np.testing.assert_array_equal(other.obfuscate(windows, seed=1).signal, told)
+    assert not np.array_equal(trained.obfuscate(windows, seed=1).signal, told)
+    with pytest.raises(Refusal, match="latent"):
+        trained.altered(latent=3)
+
+
 def test_with_the_whole_bottleneck_the_class_alone_is_told(tiny: Cloak) -> None:
     """Other windows that are read alike give the same output from the same noise."""
     windows, others = example_windows(), example_windows(seed=9)

@@ -45,9 +45,13 @@ def test_the_table_counts_every_network() -> None:
     veil = Cloak(**SETTINGS).fit(windows, "activity", "gender")
     table = overhead(veil, windows)
     networks = table["networks"]
-    assert list(networks) == [*veil.nets_, "total"]
+    assert list(networks) == [*veil.nets_, "panel", "total"]
     assert networks["total"]["parameters"] == sum(
-        networks[which]["parameters"] for which in veil.nets_
+        networks[which]["parameters"] for which in (*veil.nets_, "panel")
     )
+    # Convolutions, dense layers and norms of the four members, but no running means.
+    weights = {k: v for k, v in veil.panel_.state().items() if ".net." in k and "running" not in k}
+    counted = sum(v.size for k, v in weights.items() if "num_batches" not in k)
+    assert networks["panel"]["parameters"] == counted
     assert networks["total"]["megabytes"] < 10
     assert table["seconds_a_window"] > 0

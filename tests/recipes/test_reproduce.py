@@ -18,7 +18,7 @@ from sensorveil.cli.screen import Screen
 from sensorveil.data.catalog import load
 from sensorveil.measures.inference import InferenceSettings
 from sensorveil.methods.registry import method
-from sensorveil.recipes.diffusion_parts import _veils
+from sensorveil.recipes.diffusion_parts import _for_each, _veils
 from sensorveil.recipes.obscurenet_parts import grid, timing, training
 from sensorveil.recipes.parts import measure
 from sensorveil.recipes.plan import Plan
@@ -182,6 +182,21 @@ def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion:
         assert row["settings"] == settings
         assert row["seconds_a_window"] > 0
         assert 0 <= row["retrained"]["gender"]["accuracy"]["value"] <= 1
+
+
+def test_in_one_pass_every_window_has_its_own_strengths(guided: Plan, diffusion: Recipe) -> None:
+    (veil,) = _veils(replace(diffusion, parts={"all": {}}), guided, "all")
+    veil, test = veil.altered(tries=1, avoids="wearer"), guided.test
+    pairs = [(0.0, 5.0), (3.0, 0.0)]
+    for order in (pairs, pairs[::-1]):
+        first, second = _for_each(veil, test, order, ("gender",))
+        # The first ones have the noise that they would have alone.
+        strength = dict(zip(("keep", "gender"), order[0], strict=True))
+        alone = veil.obfuscate(test, strength, seed=veil.seed)
+        np.testing.assert_allclose(first.signal, alone.signal, rtol=1e-3, atol=1e-3)
+        assert (second.start == test.start).all()
+        assert (second.codes("gender") == test.codes("gender")).all()
+        assert not np.allclose(second.signal, first.signal, atol=0.1)
 
 
 def test_what_is_trained_for_one_part_serves_the_others(guided: Plan, diffusion: Recipe) -> None:

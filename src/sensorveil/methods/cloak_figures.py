@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
@@ -36,17 +37,21 @@ def overhead(veil: GuidedDiffusion, windows: Windows) -> dict[str, Any]:
 
     Seconds are those of one window where `windows` go together. Encoder and decoder of an
     autoencoder are counted together; the paper leaves out the encoder, which sampling needs not.
+    The models of a panel are one entry.
     """
-    sizes = {
-        which: sum(weight.numel() for weight in net.parameters())
-        for which, net in veil.nets_.items()
-    }
+    sizes = {which: _parameters(net) for which, net in veil.nets_.items()}
+    if veil.settings.panel:
+        sizes["panel"] = sum(_parameters(member.net_) for member in veil.panel_.members)
     sizes["total"] = sum(sizes.values())
     found = {
         which: {"parameters": count, "megabytes": round(count * 4 / 2**20, 2)}
         for which, count in sizes.items()
     }
     return {"networks": found, "seconds_a_window": veil.sampling_seconds(windows)}
+
+
+def _parameters(net: nn.Module) -> int:
+    return sum(weight.numel() for weight in net.parameters())
 
 
 class _Watcher(Checkpoint):
