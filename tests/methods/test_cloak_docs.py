@@ -136,9 +136,7 @@ def test_the_document_shows_figure_4() -> None:
     assert len(points) == 36
     for keep in (1, 3, 5, 7, 9):
         cells = [
-            f"{percent(p, 'activity')}, {percent(p, 'gender')}"
-            for p in points
-            if p["keep"] == keep
+            f"{percent(p, 'activity')}, {percent(p, 'gender')}" for p in points if p["keep"] == keep
         ]
         assert f"| {keep} | {' | '.join(cells)} |" in said()
     read = [p["read_dense"]["activity"]["accuracy"]["value"] for p in points]
