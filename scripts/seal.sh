@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What results/ has of Seal on one dataset: runs, what fixed models read, quick audits. It takes what is
-# there already, so it can be stopped and started again.
+# Commands like those behind Seal's files in results/, for one dataset: runs, what fixed models read, quick
+# audits. It takes what is finished, so it can be stopped and started again. OUT must have no spaces in it.
 #   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash scripts/seal.sh motionsense paper
 #   bash scripts/seal.sh watch subject
 set -euo pipefail
@@ -17,6 +17,13 @@ audiomnist) policy="--keep digit --hide gender" folds=5 licence=MIT
 *) echo "no settings for $data" >&2; exit 2 ;;
 esac
 [ "$protocol" = subject ] || folds=1
+case $out in *" "*) echo "OUT has spaces in it: $out" >&2; exit 2 ;; esac
+others=" $seeds ${seeds%% *} " # lazy attackers know the run of the next seed, and of the last that of the first
+for seed in $audits; do
+    other=${others#* $seed } other=${other%% *}
+    [ -n "$other" ] && [ "$other" != "$seed" ] && [[ $others = *" $seed "* ]] ||
+        { echo "an audit of seed $seed needs it and another one among SEEDS" >&2; exit 2; }
+done
 mkdir -p "$out/runs"
 place() { echo "$out/runs/$data-seal-$protocol-fold$1-seed$2"; }
 fit() { # fold, seed
@@ -30,13 +37,13 @@ score() { # seed
     local file=$out/$data-seal-$protocol-seed$1.json
     [ -f "$file" ] || sensorveil evaluate $(folds_of "" "$1") --quick -q --out "$file"
 }
-look() { # seed; lazy attackers know the run of the next one
-    local place=$out/$data-seal-$protocol-audit-seed$1
-    [ -d "$place" ] || sensorveil audit $(folds_of "" "$1") $(folds_of --other $(($1 + 1))) --quick \
+look() { # seed
+    local place=$out/$data-seal-$protocol-audit-seed$1 other=${others#* $1 }
+    [ -d "$place" ] || sensorveil audit $(folds_of "" "$1") $(folds_of --other "${other%% *}") --quick \
         --beside none --examples 0 -q --out "$place"
 }
 export -f fit score look place folds_of
-export data protocol out policy folds licence settings
+export data protocol out policy folds licence settings others
 {
     for seed in $seeds; do for fold in $(seq 0 $((folds - 1))); do echo "fit $fold $seed"; done; done
 } | xargs -P "$workers" -I{} bash -euo pipefail -c '{}'

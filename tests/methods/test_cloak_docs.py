@@ -11,6 +11,8 @@ import pytest
 from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, VOID
 from sensorveil.audit.stored import read_audit
 from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.guided_settings import PANEL
+from sensorveil.nets.cnn import InferenceNet
 
 
 @pytest.mark.slow
@@ -124,6 +126,16 @@ def test_the_document_says_how_far_motionsense_is_from_the_paper() -> None:
     lost = raw["activity"]["accuracy"]["value"] - own["activity"]["accuracy"]["value"]
     gender = abs(0.5 - own["gender"]["accuracy"]["value"])
     assert f"which is {100 * lost:.1f} points less than of raw windows" in said()
+    cells = [
+        f"{percent(row, of)} / {percent(row, of, 'read_dense')}"
+        for of in ("activity", "gender")
+        for row in (found["raw"], found["rows"][0])
+    ]
+    shown = f"activity | {cells[0]} | {cells[1]} | gender | {cells[2]} | {cells[3]} |"
+    assert f"| the same, with the paper's guidance | {shown}" in said()
+    altered = found["rows"][0]["settings"]
+    guidance = {"keep": 4.5, "avoid": 0.008, "avoids": "wearer", "bottleneck": 0.0, "tries": 1}
+    assert {name: altered[name] for name in guidance} == guidance
     assert f"a deviation of {100 * own['activity']['accuracy']['spread']:.1f} points" in said()
     assert f"Gender is {100 * gender:.1f} points from 50%" in said()
     (again,) = found["rows"][-1]["reidentification"]
@@ -139,6 +151,10 @@ def test_the_document_shows_figure_4() -> None:
             f"{percent(p, 'activity')}, {percent(p, 'gender')}" for p in points if p["keep"] == keep
         ]
         assert f"| {keep} | {' | '.join(cells)} |" in said()
+    for kind in ("read", "read_dense"):
+        for keep in range(1, 10):
+            first, *_, last = [p[kind]["gender"]["accuracy"] for p in points if p["keep"] == keep]
+            assert last["value"] < first["value"]
     read = [p["read_dense"]["activity"]["accuracy"]["value"] for p in points]
     assert f"in {100 * min(read):.1f} to {max(read):.1%} of these windows" in said()
     nothing, wearer = result("motionsense-gender-avoided")["rows"]
@@ -164,3 +180,8 @@ def test_the_document_shows_sizes_and_times() -> None:
     assert f"{1000 * paper['seconds_a_window']:.1f} ms with `paper`" in said()
     assert f"{1000 * fast['seconds_a_window']:.3f} ms with `fast`" in said()
     assert f"{1 / fast['seconds_a_window']:,.0f} windows a second" in said()
+    alone = [1000 * row["seconds_alone"] for row in (paper, fast)]
+    assert "A window that comes alone takes {:.0f} and {:.0f} ms".format(*alone) in said()
+    member = sum(weight.numel() for weight in InferenceNet((2, 128), 4, PANEL.width).parameters())
+    megabytes = Cloak("fast").settings.panel * member * 4 / 2**20
+    assert f"whose four models have {megabytes:.2f} MB more" in said()

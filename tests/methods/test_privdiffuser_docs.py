@@ -148,7 +148,7 @@ def test_what_is_said_of_the_trade_off_of_preset_paper_is_in_its_table():
     points = [point for point in found["points"] if point["keep"] in (1, 3, 5, 7, 9)]
     activity = [(p["keep"], p["read"]["activity"]["accuracy"]["value"]) for p in points]
     enough = [value for keep, value in activity if keep >= 3]
-    assert max(enough) - min(enough) < 0.01
+    assert max(enough) - min(enough) < 0.0051, "within half a point, of a thousand windows"
     assert min(enough) - max(value for keep, value in activity if keep < 3) > 0.015
     read = [(p["avoid"], p["read"]["gender"]["accuracy"]) for p in points]
     begin, end = ([a["value"] for avoid, a in read if avoid == weight] for weight in (0.0, 0.3))

@@ -20,14 +20,15 @@ People, not windows, are the independent units: the windows of one person may de
 in any way. The deviation is that of a bet on each person (Waudby-Smith and Ramdas 2024), exact for
 any number of people. Take shares X_i in [0, 1] of independent people, centres c_i in [0, 1] that
 depend on earlier people only, and any l in (0, 1). Given the earlier people 1 - l (X_i - c_i) is
-positive and has the mean 1 - l (E X_i - c_i), at most exp(-l (E X_i - c_i)). So with
+positive and has the mean 1 - l (E X_i - c_i), at most exp(-l (E X_i - c_i)). (No more is
+needed of their range: for `telling`, X_i and c_i lie in [-1, 0].) So with
 
     p(x) = -log(1 - l x) / l - x  =  l x^2 / 2 + l^2 x^3 / 3 + ...
 
     E exp( l times the sum of E X_i - X_i - p(X_i - c_i) )  <=  1,
 
 and by Markov the exponential exceeds 1 / alpha in at most a part alpha of all samples. The same
-holds of a mean of exponentials with several l: one of them is near the best for any variance. Share
+holds of a mean of exponentials with several l: one is near the best for any variance to 1/16. Share
 and p together are bounded for all rules at once. All this is given the classes of the people who
 were counted: `guess` is exactly the share of the most frequent one among them.
 """
@@ -49,7 +50,7 @@ CONFIDENCE = 0.95
 MOST_CELLS = 1000
 """Codes times classes above which counting would take long, and say nothing."""
 STEEPEST = 0.9
-"""The largest l: at 1 a single person whose windows are all read right would cost everything."""
+"""The largest l: at 1 a single person as far from the centre as can be would cost everything."""
 MAIN = 0.85
 """The part of the mean over several l that belongs to the one expected to be best."""
 ASSUMED = (

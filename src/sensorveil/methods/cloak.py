@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -104,6 +104,14 @@ class Cloak(GuidedDiffusion):
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
+
+    def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
+        """As for all; what probes found in what is told is not known at another bottleneck."""
+        other = super().altered(windows, **settings)
+        if other.settings.bottleneck != self.settings.bottleneck and "probe" in self.metrics_:
+            probed = {k: v for k, v in self.metrics_["probe"].items() if k != "told"}
+            other.metrics_ = {**other.metrics_, "probe": probed}
+        return other
 
     def _fit_condition(self, windows: Windows) -> None:
         """The encoders of the kept attributes, and how their features lie."""

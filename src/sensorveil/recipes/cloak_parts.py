@@ -19,13 +19,18 @@ from sensorveil.recipes.reproduce import trained_rows
 def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Figure 5: bits that z_U tells of every attribute after each epoch of the encoder.
 
-    `windows` of the test part are asked, which the encoder is not trained on; of all `seeds`, or of
-    as many as there should be.
+    `windows` of the test part are asked, which the encoder is not trained on; of all runs, or of
+    the first `seeds` of them.
     """
     asked = recipe.parts["over_training"]
     held = thinned(plan.split.test, asked["windows"], seed=0)
-    found: dict[str, Any] = {"windows": len(held), "seeds_bits": []}
-    for veil in track(_cloaks(recipe, plan)[: asked.get("seeds")], "seeds"):
+    veils = _cloaks(recipe, plan)[: asked.get("seeds")]
+    found: dict[str, Any] = {
+        "seeds": [veil.seed for veil in veils],
+        "windows": len(held),
+        "seeds_bits": [],
+    }
+    for veil in track(veils, "seeds"):
         bits = information_over_training(
             veil, plan.split.train, held, quick=asked.get("quick", False)
         )

@@ -38,6 +38,7 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     models = raw_models(recipe, plan)
     found: dict[str, Any] = {
         "seeds": _seeds(veils),
+        "settings": veils[0].about(),
         "windows": len(test),
         "raw": read_by(recipe, plan, models, [test] * len(veils)),
         "points": [],
@@ -54,7 +55,10 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 def _for_each(
     veil: GuidedDiffusion, test: Windows, pairs: Sequence[tuple[float, float]], hide: Sequence[str]
 ) -> list[Windows]:
-    """The output for each pair of strengths, in one pass: every window has its own strengths."""
+    """The output for each pair of strengths, in one pass: every window has its own strengths.
+
+    Every pair has noise of its own, too, so small differences between pairs may be chance.
+    """
     keep, avoid = (np.repeat(one, len(test)) for one in zip(*pairs, strict=True))
     strength = {"keep": keep, **dict.fromkeys(hide, avoid)}
     places = np.tile(np.arange(len(test)), len(pairs))
@@ -86,6 +90,7 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
         found["rows"].append(
             {
                 "settings": settings,
+                "all_settings": others[0].about(),
                 "seconds_a_window": others[0].sampling_seconds(test),
                 "retrained": retrained,
                 **read_by(recipe, plan, models, hidden),
@@ -164,6 +169,7 @@ def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     test, veils = _some(plan, asked), _veils(recipe, plan, "information")
     found: dict[str, Any] = {
         "seeds": _seeds(veils),
+        "settings": veils[0].about(),
         "windows": len(test),
         "raw": _told_of(recipe, plan, test),
         "points": [],

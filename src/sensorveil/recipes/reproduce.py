@@ -46,7 +46,7 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
 
 
 def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[str, Any]:
-    """Tables: what fixed models read of each attribute, and with `leaks` figure 4 as well."""
+    """Tables: what fixed models read of each attribute, and with `leaks` re-identification."""
     models = raw_models(recipe, plan)
     test = plan.test
     raw = read_by(recipe, plan, models, [test] * len(plan.seeds))
