@@ -234,8 +234,25 @@ def test_seals_document_says_what_is_read_of_age_from_raw_windows() -> None:
 def test_seals_audits_have_as_many_seeds_of_attackers_as_its_document_says() -> None:
     places = sorted(RESULTS.glob("*-seal-*-audit"))
     several = [place.name for place in places if len(read_audit(place).seeds) != 1]
-    assert several == ["motionsense-seal-paper-audit"]
+    assert several == ["motionsense-seal-paper-audit", "watch-seal-recording-audit"]
     assert read_audit(RESULTS / several[0]).run["seed"] == 0
+
+
+def test_seals_document_says_what_one_seed_of_attackers_found_on_watch() -> None:
+    one, three = (
+        read_audit(RESULTS / f"watch-seal-recording-audit{end}") for end in ("-seed0", "")
+    )
+    assert (len(one.seeds), len(three.seeds)) == (1, 3)
+    assert one.run["seed"] == three.run["seed"] == 0
+    sides = [audit.main.attribute("side") for audit in (one, three)]
+    assert [side.verdict.status for side in sides] == [NOT_HIDDEN, HIDDEN]
+    assert sides[0].worst.level == "insider"
+    better = [100 * (side.worst.accuracy.value - side.majority) for side in sides]
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    assert (
+        f"an insider, was {better[0]:.1f} points better than guessing; with three seeds of"
+        f" attackers it is {better[1]:.1f}."
+    ) in text
 
 
 def test_seals_document_says_how_often_motionsense_was_called_hidden() -> None:

@@ -178,11 +178,20 @@ def test_identity_and_too_many_codes_are_vacuous_and_say_so():
     assert huge.vacuous
 
 
-def own_bound(rule: tuple[int, ...], shares: np.ndarray, alpha: float) -> float:
+HALVES = ((0.85, 0.9), (0.15, 0.45))
+"""Weights and steps of 40 people: the largest step cannot be doubled."""
+FIRST = math.sqrt(32 * math.log(20) / 2000)
+DOUBLES = ((0.85, FIRST), (0.075, 2 * FIRST), (0.075, 4 * FIRST))
+"""Those of 2,000 people, at 95%."""
+
+
+def own_bound(
+    rule: tuple[int, ...], shares: np.ndarray, alpha: float, mixed: tuple = HALVES
+) -> float:
     """The bound of one rule as the module states it, person by person: where the bets pay."""
-    people, main = len(shares), 0.9
+    people = len(shares)
     share, seen = np.zeros(shares.shape[2]), np.zeros(shares.shape[2])
-    paid = {main: 0.0, main / 2: 0.0}
+    paid = {step: 0.0 for _, step in mixed}
     for person in shares:
         (label,) = np.flatnonzero(person.sum(0))
         right = sum(person[code, label] for code, read in enumerate(rule) if read == label)
@@ -191,10 +200,12 @@ def own_bound(rule: tuple[int, ...], shares: np.ndarray, alpha: float) -> float:
             paid[step] += math.log(1 - step * (right - centre)) - step * centre
         share[label] += right
         seen[label] += 1
-    mixed = [(0.85, main), (0.15, main / 2)]
-    return brentq(
-        lambda a: sum(w * math.exp(paid[s] + people * s * a) for w, s in mixed) - 1 / alpha, -1, 9
-    )
+
+    def evidence(a: float) -> float:
+        each = [math.log(weight) + paid[step] + people * step * a for weight, step in mixed]
+        return float(np.logaddexp.reduce(each)) + math.log(alpha)
+
+    return brentq(evidence, -1, 9)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -208,6 +219,17 @@ def test_is_that_of_the_worst_rule(seed, classes):
     worst = max(own_bound(r, shares, 0.05) for r in itertools.product(range(classes), repeat=4))
     bound = _upper(shares, _usual(shares), 0.05)
     assert worst - 1e-9 <= bound <= worst + 0.01
+
+
+def test_of_many_people_is_that_of_the_worst_rule_too():
+    """There the steps are doubles of the first one."""
+    generator = np.random.default_rng(0)
+    shares = np.zeros((2000, 3, 2))
+    for i, person in enumerate(shares):
+        person[:, i % 2] = generator.dirichlet(np.roll([4.0, 1.0, 1.0], i % 2))
+    assert 4 * FIRST < 0.9 < 8 * FIRST
+    worst = max(own_bound(r, shares, 0.05, DOUBLES) for r in itertools.product((0, 1), repeat=3))
+    assert _upper(shares, _usual(shares), 0.05) == pytest.approx(worst, abs=1e-3)
 
 
 @pytest.mark.parametrize("rare", [0.02, 0.1])

@@ -159,6 +159,10 @@ def test_the_bottleneck_can_be_another_one_on_the_same_weights(trained: Cloak) -
     assert not np.array_equal(trained.obfuscate(windows, seed=1).signal, told)
     with pytest.raises(Refusal, match="latent"):
         trained.altered(latent=3)
+    # What probes found of what was told is not true of the other.
+    assert "told" in trained.metrics_["probe"]
+    assert set(other.metrics_["probe"]) == {"people", "windows", "z_U"}
+    assert trained.altered(keep=1.0).metrics_["probe"] == trained.metrics_["probe"]
 
 
 def test_with_the_whole_bottleneck_the_class_alone_is_told(tiny: Cloak) -> None:

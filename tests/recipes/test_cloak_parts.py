@@ -37,6 +37,7 @@ def gait() -> Recipe:
 def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> None:
     found = measure("over_training", gait, plan, lambda so_far: None)
     assert found["windows"] <= 60
+    assert found["seeds"] == list(plan.seeds)
     (epochs,) = found["seeds_bits"]
     assert len(epochs) == SMALL["reader_epochs"]
     assert set(epochs[0]) == set(plan.split.test.attributes)
