@@ -231,6 +231,27 @@ def test_seals_document_says_what_is_read_of_age_from_raw_windows() -> None:
     assert f"of raw windows age is read in no more than {raw:.1%}" in text
 
 
+@pytest.mark.data
+def test_seals_document_says_how_far_luck_goes_where_a_fold_has_few_people(
+    real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENSORVEIL_DATA", str(real_data))
+    splits = [load("motionsense", "subject", fold=fold) for fold in range(4)]
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    shown = []
+    for name in ("age", "height"):
+        learnt, best, windows = 0, 0, 0
+        for split in splits:
+            true = split.test.codes(name)
+            counts = np.bincount(true, minlength=3)
+            learnt += counts[np.bincount(split.train.codes(name)).argmax()]
+            best, windows = best + counts.max(), windows + len(true)
+        shown += [100 * learnt / windows, 100 * best / windows]
+    assert "is right in {:.1f}% if it is the one most frequent".format(*shown) in text
+    assert "and in {1:.1f}% if it is the best one in hindsight".format(*shown) in text
+    assert "for height it is {2:.1f}% and {3:.1f}%".format(*shown) in text
+
+
 def test_seals_audits_have_as_many_seeds_of_attackers_as_its_document_says() -> None:
     places = sorted(RESULTS.glob("*-seal-*-audit"))
     several = [place.name for place in places if len(read_audit(place).seeds) != 1]
