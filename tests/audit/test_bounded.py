@@ -231,6 +231,24 @@ def test_seals_document_says_what_is_read_of_age_from_raw_windows() -> None:
     assert f"of raw windows age is read in no more than {raw:.1%}" in text
 
 
+def test_seals_document_says_what_adds_up_on_audiomnist() -> None:
+    found = read_audit(RESULTS / "audiomnist-seal-paper-audit").main
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    told = {}
+    for name in ("subject", "age"):
+        verdict = found.attribute(name).verdict
+        assert verdict.status == NOT_HIDDEN
+        told[name] = re.search(
+            r"up (\d+) windows of a person, the insider .* ([\d.]+) points better", verdict.reason
+        )
+    who, age = told["subject"], told["age"]
+    assert who
+    assert age
+    shown = (who[2], who[1], age[2], age[1])
+    assert "by {} points of who it is ({} clips) and {} of age ({} clips)".format(*shown) in text
+    assert found.attribute("gender").verdict.status == HIDDEN
+
+
 @pytest.mark.data
 def test_seals_document_says_how_far_luck_goes_where_a_fold_has_few_people(
     real_data: Path, monkeypatch: pytest.MonkeyPatch
