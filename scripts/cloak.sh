@@ -3,6 +3,7 @@
 # first, the recipe's parts. It takes what is finished, so it can be stopped and started again.
 #   OUT=measured SEEDS="0 1 2 3 4" PRESET=fast DEVICE=cuda bash scripts/cloak.sh motionsense-gender
 set -euo pipefail
+[ $# -eq 1 ] || { echo "usage: $0 RECIPE, such as motionsense-gender" >&2; exit 2; }
 recipe=$1
 out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} preset=${PRESET:-fast} device=${DEVICE:-cpu}
 attackers=1     # seeds of attackers: few windows need several

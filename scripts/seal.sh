@@ -4,6 +4,7 @@
 #   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash scripts/seal.sh motionsense paper
 #   bash scripts/seal.sh watch subject
 set -euo pipefail
+[ $# -eq 2 ] || { echo "usage: $0 DATA PROTOCOL, such as watch recording" >&2; exit 2; }
 data=$1 protocol=$2
 out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} audits=${AUDITS-0} workers=${WORKERS:-2}
 case $data in # the settings were chosen on training people

@@ -27,7 +27,7 @@ def plan() -> Plan:
 def gait() -> Recipe:
     whole = recipe("cloak-motionsense-gender")
     parts = {
-        "over_training": {"windows": 60, "quick": True},
+        "over_training": {"windows": 60, "quick": True, "seeds": 1},
         "overhead": {"windows": 64, "presets": ["fast"], "repeats": 2},
         "tuned": {"epochs": 10},
     }
@@ -35,9 +35,10 @@ def gait() -> Recipe:
 
 
 def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> None:
-    found = measure("over_training", gait, plan, lambda so_far: None)
+    two = replace(plan, seeds=(0, 1))  # of which the first is asked for
+    found = measure("over_training", gait, two, lambda so_far: None)
     assert found["windows"] <= 60
-    assert found["seeds"] == list(plan.seeds)
+    assert found["seeds"] == [0]
     (epochs,) = found["seeds_bits"]
     assert len(epochs) == SMALL["reader_epochs"]
     assert set(epochs[0]) == set(plan.split.test.attributes)
