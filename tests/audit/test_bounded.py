@@ -249,6 +249,20 @@ def test_seals_document_says_what_adds_up_on_audiomnist() -> None:
     assert found.attribute("gender").verdict.status == HIDDEN
 
 
+def test_seals_document_says_what_adds_up_and_who_is_linked_on_geotec() -> None:
+    found = read_audit(RESULTS / "geotec-seal-subject-audit").main
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    reason = found.attribute("device").verdict.reason
+    told = re.search(r"up all windows of a recording, .* ([\d.]+) points better", reason)
+    assert told
+    assert f"adds up all windows of a recording is {told[1]} points better" in text
+    assert found.identity is not None
+    assert found.identity.status == NOT_HIDDEN
+    linked = re.search(r"in ([\d.]+)% of cases \(guessing gives ([\d.]+)%\)", found.identity.reason)
+    assert linked
+    assert f"on GeoTec in {linked[1]}% (guessing: {linked[2]})" in text
+
+
 @pytest.mark.data
 def test_seals_document_says_how_far_luck_goes_where_a_fold_has_few_people(
     real_data: Path, monkeypatch: pytest.MonkeyPatch

@@ -111,7 +111,7 @@ def classifier_training(
     on_gpu = device.type == "cuda"
     speed = torch.tensor(rate, device=device) if on_gpu else rate
     optimizer = torch.optim.AdamW(
-        net.parameters(), lr=speed, weight_decay=1e-2, capturable=on_gpu, fused=on_gpu or None
+        net.parameters(), lr=speed, weight_decay=1e-2, capturable=on_gpu, fused=True
     )
     total = torch.zeros((), device=device)
 
