@@ -5,6 +5,7 @@ How it starts Flower's SuperLink and SuperNodes is compared in test_deployment.p
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -21,6 +22,8 @@ import pandas as pd
 import pytest
 import typer
 
+from sensorveil.audit.results import NOT_HIDDEN
+from sensorveil.audit.stored import read_audit
 from sensorveil.cli import options
 from sensorveil.cli.main import app, main
 from sensorveil.federated import experiments
@@ -259,3 +262,50 @@ def write_table(place: Path, people: tuple[str, ...]) -> None:
     ]
     pd.concat(parts).to_csv(place.with_suffix(".csv"), index=False)
     place.write_text(TABLE.format(file=place.with_suffix(".csv").name))
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def said() -> str:
+    return " ".join((RESULTS.parent / "docs" / "federated.md").read_text("utf-8").split())
+
+
+def test_the_document_shows_what_fixed_models_read() -> None:
+    found = json.loads((RESULTS / "blinder-motionsense-gender-results.json").read_text("utf-8"))
+    by_name = {"raw": found["raw"]}
+    for name in ("Blinder", "FedBlinder"):
+        by_name[name] = [point for point in found["points"] if point["algorithm"] == name]
+    for name, runs in by_name.items():
+        assert len(runs) == 5
+        cells = [
+            " / ".join(
+                f"{100 * np.mean([run[kind][of] for run in runs]):.1f}"
+                for kind in ("read", "read_dense")
+            )
+            for of in ("activity", "gender")
+        ]
+        paper = "{activity}, {gender} ".format(**found["paper"][name]) if name != "raw" else ""
+        assert f"| {name} | {cells[0]} | {cells[1]} | {paper}|" in said()
+    (total,) = {point["bytes"] for point in found["points"]}
+    assert f"sends {total / 1e9:.1f} GB in all" in said()
+    (plan,) = {(run["plan"]["epochs"], run["plan"]["rounds"]) for run in by_name["Blinder"]}
+    assert "epochs={},rounds={},".format(*plan) in said()
+    spreads = [
+        np.std([100 * run["read"]["activity"] for run in by_name[name]], ddof=1)
+        for name in ("FedBlinder", "Blinder")
+    ]
+    assert "by {:.1f} points against {:.1f}".format(*spreads) in said()
+
+
+def test_the_document_says_what_the_audit_found() -> None:
+    audit = read_audit(RESULTS / "motionsense-blinder-paper-audit")
+    (activity,) = audit.main.kept
+    gender = audit.main.attribute("gender")
+    assert (audit.quick, audit.seeds, gender.worst.level) == (False, (0,), "fully informed")
+    assert {one.verdict.status for one in audit.main.attributes} == {NOT_HIDDEN}
+    best = f"gender in {gender.worst.accuracy.value:.1%} (guessing: {100 * gender.majority:.1f})"
+    assert best in said()
+    raw = f"{activity.unchanged.value:.1%} by the unchanged application"
+    assert f"{raw} (raw: {100 * activity.raw.value:.1f})" in said()
+    assert f"in {activity.retrained.value:.1%} by one that is trained on the output" in said()
