@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Commands like those behind CLOAK's files in results/, for one recipe: one run a seed, the full audit of the
-# first, the recipe's parts. It takes what is finished, so it can be stopped and started again.
+# Commands like those behind CLOAK's files in results/, for one recipe: one run a seed, the recipe's parts, the
+# full audit of the first. It takes what is finished, so it can be stopped and started again.
 #   OUT=measured SEEDS="0 1 2 3 4" PRESET=fast DEVICE=cuda bash scripts/cloak.sh motionsense-gender
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: $0 RECIPE, such as motionsense-gender" >&2; exit 2; }
@@ -10,7 +10,7 @@ attackers=1     # seeds of attackers: few windows need several
 published=paper # what preset paper is called for these data, as in the recipe
 case $recipe in
 motionsense-gender) data=motionsense protocol=paper policy="--keep activity --hide gender"
-    parts="accuracy tradeoff growth avoided over_training" ;;
+    parts="accuracy tradeoff growth avoided over_training overhead" ;;
 audiomnist-gender) data=audiomnist protocol=paper policy="--keep digit --hide gender"
     parts="accuracy over_training" published=audiomnist ;;
 geotec-gender) data=geotec protocol=recording parts=accuracy
@@ -35,10 +35,6 @@ for seed in $seeds; do
     runs+=("$place")
     given+=(--run "$place")
 done
-if [ ${#runs[@]} -gt 1 ] && [ ! -d "$out/$audited" ]; then
-    sensorveil audit "${runs[0]}" --other "${runs[1]}" --beside none --seeds $attackers --examples 0 \
-        --device "$device" --out "$out/$audited" -q
-fi
 missing=()
 for part in $parts; do [ -f "$out/$preset/cloak-$recipe-$part.json" ] || missing+=(--part "$part"); done
 if [ ${#missing[@]} -gt 0 ]; then # in one command: fixed models are trained once
@@ -47,4 +43,9 @@ if [ ${#missing[@]} -gt 0 ]; then # in one command: fixed models are trained onc
         --leaks 20 --device "$device" --out "$unfinished" -q
     mv "$unfinished"/*.json "$out/$preset/"
     rmdir "$unfinished"
+fi
+# Last, since attackers take longest.
+if [ ${#runs[@]} -gt 1 ] && [ ! -d "$out/$audited" ]; then
+    sensorveil audit "${runs[0]}" --other "${runs[1]}" --beside none --seeds $attackers --examples 0 \
+        --device "$device" --out "$out/$audited" -q
 fi
