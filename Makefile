@@ -2,6 +2,8 @@
 # make test       lint, types and the quick tests: nothing beyond Python is needed
 # make test-all   the same with the slow tests and those that need the datasets
 PYTHON ?= python3
+# Two workers on two cores: threads of the attackers' trees would only wait for each other.
+export OMP_NUM_THREADS ?= 1
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
