@@ -2,8 +2,6 @@
 # make test       lint, types and the quick tests: nothing beyond Python is needed
 # make test-all   the same with the slow tests and those that need the datasets
 PYTHON ?= python3
-# Two workers on two cores: threads of the attackers' trees would only wait for each other.
-export OMP_NUM_THREADS ?= 1
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
@@ -11,6 +9,9 @@ INSTALLED := .venv/.installed
 
 demo: $(INSTALLED)
 	$(BIN)/sensorveil demo
+
+# Two workers on two cores: threads of the attackers' trees would only wait for each other.
+test test-all: export OMP_NUM_THREADS ?= 1
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 -m "not slow and not data and not browser"
