@@ -17,7 +17,7 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.probes import held_out_people, probes
-from sensorveil.methods.classes import joint_classes
+from sensorveil.methods.classes import balanced_rows, joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.pieces import pieces
@@ -99,11 +99,20 @@ class Cloak(GuidedDiffusion):
         self._fit_condition(windows)
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
-        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
+        rows, seed = self._generator_rows(windows), derived(self.seed, _GENERATOR)
+        told, latents = self._features(windows)[rows], latents[rows]
         self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
+
+    def _generator_rows(self, windows: Windows) -> torch.Tensor:
+        """The windows that the generator learns from."""
+        if not self.settings.balanced:
+            return self._places(slice(0, len(windows)))
+        kept, _ = joint_classes(windows, self.policy_.keep)
+        hidden, _ = joint_classes(windows, self.policy_.hide)
+        return self._tensor(balanced_rows(kept, hidden, derived(self.seed, _GENERATOR)))
 
     def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
         """As for all; what probes found in what is told is not known at another bottleneck."""
