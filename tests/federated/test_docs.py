@@ -265,6 +265,7 @@ def write_table(place: Path, people: tuple[str, ...]) -> None:
 
 
 RESULTS = Path(__file__).parents[2] / "results"
+OF = ("activity", "gender")
 
 
 def said() -> str:
@@ -283,7 +284,7 @@ def test_the_document_shows_what_fixed_models_read() -> None:
                 f"{100 * np.mean([run[kind][of] for run in runs]):.1f}"
                 for kind in ("read", "read_dense")
             )
-            for of in ("activity", "gender")
+            for of in OF
         ]
         paper = "{activity}, {gender} ".format(**found["paper"][name]) if name != "raw" else ""
         assert f"| {name} | {cells[0]} | {cells[1]} | {paper}|" in said()
@@ -308,6 +309,24 @@ def test_the_document_says_what_was_seen_before_rounds_were_made_more() -> None:
         for one in found
     ]
     assert f"({', '.join(shown)}; [file](../results/{place.name})" in said()
+
+
+def test_the_document_shows_what_fewer_bytes_cost() -> None:
+    place = RESULTS / "blinder-motionsense-gender-communication.json"
+    found = [p for p in json.loads(place.read_text("utf-8"))["points"] if p["seed"] == 0]
+    assert len(found) == 6
+    kinds = ("read", "read_dense")
+    for one in found:
+        cells = [" / ".join(f"{100 * one[k][of]:.1f}" for k in kinds) for of in OF]
+        sent = f"{one['sends']} | {one['batch']} | {one['rounds']:,} | {one['bytes'] / 1e9:.1f}"
+        assert f"| {sent} | {cells[0]} | {cells[1]} |" in said()
+    first, last = found[0], found[-1]
+    apart = [abs(100 * (first[kind][of] - last[kind][of])) for of in OF for kind in kinds]
+    assert f"{last['bytes'] / first['bytes']:.1%} of the bytes do" in said()
+    assert (
+        "activity differs by {:.1f} points (dense models: {:.1f}) and gender by {:.1f} ({:.1f})"
+    ).format(*apart) in said()
+    assert f"{found[3]['read']['activity']:.1%} is left with 256 windows" in said()
 
 
 def test_the_document_says_what_the_audit_found() -> None:

@@ -313,6 +313,39 @@ def test_several_kept_attributes_have_an_encoder_each(tiny: Cloak) -> None:
     assert veil.centres_.shape == (4, 16)
 
 
+def test_with_a_coin_hidden_classes_come_out_evenly(tmp_path: Path) -> None:
+    """Gender 1 has waves half as large again: how many of those come out can be counted."""
+    windows = example_windows()
+    few = windows.select((windows.labels["gender"] == 0) | (np.arange(len(windows)) % 12 < 4))
+    assert few.labels["gender"].mean() < 0.3
+    settings = {**TINY, "epochs": 1500, "width": 64, "levels": 1000, "steps": 8}
+    settings |= {"keep": 1.0, "tries": 1, "panel": 0, "judge": "features", "coder_epochs": 20}
+    veil = Cloak(batch=48, coin=True, **settings).fit(few, "activity", "gender")
+
+    def large(made: Cloak) -> float:
+        heights = made.obfuscate(windows, seed=1).signal[:, 0].std(axis=1) / 9.81
+        return float((heights > 1.25 / np.sqrt(2)).mean())
+
+    assert 0.4 < large(veil) < 0.6
+    assert large(veil.altered(coin=False)) < 0.35
+    again = load_run(save_run(veil, tmp_path / "run"))
+    np.testing.assert_array_equal(
+        again.obfuscate(windows, seed=1).signal, veil.obfuscate(windows, seed=1).signal
+    )
+
+
+def test_a_coin_is_thrown_anew_for_each_window_whoever_it_is(tiny: Cloak) -> None:
+    windows = example_windows().scaled(tiny.scaling_)
+    veil = Cloak(coin=True, **TINY).fit(example_windows(), "activity", ["gender", "weight"])
+    thrown = [veil._inputs(windows, {}, np.random.default_rng(n))["role"] for n in range(200)]
+    shares = torch.stack(thrown).mean(0)  # 4 combinations: 1 / 4, with a deviation of 0.03
+    assert shares.shape == (len(windows), 4)
+    assert (shares - 1 / 4).abs().max() < 0.15
+    assert (torch.stack(thrown).sum(-1) == 1).all()
+    with pytest.raises(Refusal, match="'coin' cannot be true"):
+        tiny.altered(coin=True)
+
+
 def test_one_more_attribute_leaves_all_else_alone(tiny: Cloak, tmp_path: Path) -> None:
     windows = example_windows()
     more = tiny.add_hidden(windows, "weight")

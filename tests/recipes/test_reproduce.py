@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import Budget
+from sensorveil.audit.folds import thinned
 from sensorveil.cli.main import app
 from sensorveil.cli.reproduce import _print
 from sensorveil.cli.screen import Screen
 from sensorveil.data.catalog import load
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.registry import method
 from sensorveil.recipes.diffusion_parts import _for_each, _veils
 from sensorveil.recipes.obscurenet_parts import grid, timing, training
@@ -125,6 +126,7 @@ def diffusion() -> Recipe:
         "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
         "growth": {"hide": "weight"},
         "chosen": {"each": [{"avoids": "wearer"}], "quick": True},
+        "validated": {"windows": 50, "each": [{}, {"keep": 0.0, "tries": 1}]},
     }
     return replace(whole, data="simulated", unlisted=("weight",), parts=parts, rows=whole.rows[1:])
 
@@ -250,6 +252,26 @@ def test_a_choice_is_made_by_what_validation_windows_tell(
     assert gender["by kept class"] == pytest.approx(sum(right) / len(validation))
     assert gender["by kept class"] >= gender["majority"]
     assert {"raw", "lazy", "semi-informed"} <= {one["level"] for one in gender["attacks"]}
+
+
+def test_settings_are_compared_on_validation_windows(
+    guided: Plan, diffusion: Recipe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = measure("validated", diffusion, guided, lambda so_far: None)
+    assert [row["settings"] for row in found["rows"]] == [{}, {"keep": 0.0, "tries": 1}]
+    assert found["rows"][1]["all_settings"]["tries"] == 1
+    look = thinned(guided.split.validation, 50, seed=0)
+    model = InferenceModel(guided.inference, 3).fit(guided.split.fitting, "gender")
+    right = (model.predict(look) == look.codes("gender")).mean()
+    assert found["raw"]["read"]["gender"]["accuracy"]["value"] == pytest.approx(right)
+    for row in found["rows"]:
+        shares = row["read_as"]["gender"]["read"]
+        assert set(shares) == set(look.classes["gender"])
+        assert sum(shares.values()) == pytest.approx(1)
+    _print(Screen(), diffusion, "validated", found)
+    shown = capsys.readouterr().out
+    for word in ("raw windows", "keep 0.0, tries 1", "gender"):
+        assert word in shown
 
 
 def test_the_trade_off_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

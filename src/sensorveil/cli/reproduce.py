@@ -183,6 +183,8 @@ def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> 
         screen.table(f"{part}, in %", (*knobs, *recipe.attributes), rows)
     elif part == "chosen":
         _print_choices(screen, found)
+    elif part == "validated":
+        _print_validated(screen, recipe, found)
     elif "rows" in found and "retrained" in found["rows"][0]:
         _print_variants(screen, recipe, part, found)
     else:
@@ -205,7 +207,7 @@ def _print_gains(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any
 def _print_variants(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> None:
     rows = [
         (
-            ", ".join(f"{name} {value}" for name, value in row["settings"].items()),
+            _settings(row),
             *(_percent(row, name) for name in recipe.attributes),
             *(_percent(row, name, "retrained") for name in recipe.hide),
             f"{1e3 * row['seconds_a_window']:.3g}",
@@ -216,10 +218,25 @@ def _print_variants(screen: Screen, recipe: Recipe, part: str, found: dict[str, 
     screen.table(f"{part}, in %", ("", *recipe.attributes, *again, "ms a window"), rows)
 
 
+def _print_validated(screen: Screen, recipe: Recipe, found: dict[str, Any]) -> None:
+    asked, raw = (*recipe.keep, *recipe.hide), {"settings": {"raw windows": ""}, **found["raw"]}
+    rows = [
+        (_settings(row), *(_percent(row, a, k) for a in asked for k in ("read", "read_dense")))
+        for row in (raw, *found["rows"])
+    ]
+    heads = [head for name in asked for head in (name, f"{name}, dense models")]
+    screen.table("what is read of validation windows, in %", ("", *heads), rows)
+
+
+def _settings(row: dict[str, Any]) -> str:
+    named = (f"{name} {value}".strip() for name, value in row["settings"].items())
+    return ", ".join(named) or "as they are"
+
+
 def _print_choices(screen: Screen, found: dict[str, Any]) -> None:
     rows = []
     for row in found["rows"]:
-        what = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
+        what = _settings(row)
         for name, hidden in row["hidden"].items():
             asked = [one for one in hidden["attacks"] if one["level"] != "raw"]
             worst, area = (max(one[figure] for one in asked) for figure in ("accuracy", "auc"))

@@ -29,24 +29,3 @@ def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarr
     codes = np.full(len(windows), UNKNOWN)
     codes[known] = inverse.reshape(-1)
     return codes, combinations
-
-
-def balanced_rows(kept: np.ndarray, hidden: np.ndarray, seed: int) -> np.ndarray:
-    """Rows, of which as many have each hidden class that occurs within a kept class.
-
-    Those of a rarer class are taken more than once, none of them more than once oftener than
-    another; rows of code UNKNOWN are a class like others.
-
-    >>> kept, hidden = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
-    >>> sorted(balanced_rows(kept, hidden, seed=0).tolist())
-    [0, 1, 2, 2, 3]
-    """
-    generator, rows = np.random.default_rng(seed), []
-    for one in np.unique(kept):
-        among = hidden[kept == one]
-        classes, counts = np.unique(among, return_counts=True)
-        own = np.flatnonzero(kept == one)
-        rows += [
-            np.resize(generator.permutation(own[among == name]), counts.max()) for name in classes
-        ]
-    return np.concatenate(rows)

@@ -17,13 +17,14 @@ from torch import nn
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.probes import held_out_people, probes
-from sensorveil.methods.classes import balanced_rows, joint_classes
+from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.pieces import pieces
 from sensorveil.nets.contrastive import ClassPoints, PublishedEncoder, SmallEncoder, train_encoder
 from sensorveil.nets.courses import Checkpoint
 from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
+from sensorveil.nets.graphs import Inputs
 from sensorveil.nets.latent import (
     Autoencoder,
     convolutional_autoencoder,
@@ -37,6 +38,7 @@ from sensorveil.nets.unet import UNet
 
 _CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
 _BOTTLENECK = "bottleneck"
+_ROLE, _WITHOUT_ROLE = "role", 4  # the generator learns every fourth window without one
 
 
 class Cloak(GuidedDiffusion):
@@ -90,7 +92,7 @@ class Cloak(GuidedDiffusion):
     )
     Settings = CloakSettings
     presets = PRESETS
-    guiding = (*GuidedDiffusion.guiding, _BOTTLENECK)
+    guiding = (*GuidedDiffusion.guiding, _BOTTLENECK, "coin")
     settings: CloakSettings
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
@@ -99,24 +101,17 @@ class Cloak(GuidedDiffusion):
         self._fit_condition(windows)
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
-        rows, seed = self._generator_rows(windows), derived(self.seed, _GENERATOR)
-        told, latents = self._features(windows)[rows], latents[rows]
+        told, seed = self._with_roles(windows), derived(self.seed, _GENERATOR)
         self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
 
-    def _generator_rows(self, windows: Windows) -> torch.Tensor:
-        """The windows that the generator learns from."""
-        if not self.settings.balanced:
-            return self._places(slice(0, len(windows)))
-        kept, _ = joint_classes(windows, self.policy_.keep)
-        hidden, _ = joint_classes(windows, self.policy_.hide)
-        return self._tensor(balanced_rows(kept, hidden, derived(self.seed, _GENERATOR)))
-
     def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
         """As for all; what probes found in what is told is not known at another bottleneck."""
         other = super().altered(windows, **settings)
+        if other.settings.coin and not len(self.roles_):
+            raise Refusal("setting 'coin' cannot be true in a run that was trained without")
         if other.settings.bottleneck != self.settings.bottleneck and "probe" in self.metrics_:
             probed = {k: v for k, v in self.metrics_["probe"].items() if k != "told"}
             other.metrics_ = {**other.metrics_, "probe": probed}
@@ -270,6 +265,34 @@ class Cloak(GuidedDiffusion):
             "told": probes(told, cells, apart),
         }
 
+    # The coin.
+
+    def _with_roles(self, windows: Windows) -> torch.Tensor:
+        """What the generator is told of the windows that it learns from."""
+        codes, self.roles_ = joint_classes(windows, self.policy_.hide)
+        codes[::_WITHOUT_ROLE] = UNKNOWN
+        if not self.settings.coin:
+            self.roles_ = self.roles_[:0]
+        return torch.cat([self._features(windows), self._roles(codes)], dim=1)
+
+    def _roles(self, codes: np.ndarray) -> torch.Tensor:
+        """One 1 in a row, for the combination of hidden classes; none where it is UNKNOWN."""
+        which = torch.arange(len(self.roles_), device=self.device)
+        return (self._tensor(codes).unsqueeze(1) == which).float()
+
+    def _inputs(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        inputs = super()._inputs(windows, strength, generator)
+        if self.settings.coin:
+            drawn = generator.integers(len(self.roles_), size=len(windows))
+        else:
+            drawn = np.full(len(windows), UNKNOWN)
+        return {**inputs, _ROLE: self._roles(drawn)}
+
+    def _leading(self, piece: Inputs) -> torch.Tensor:
+        return torch.cat([piece["told"], piece[_ROLE]], dim=1)
+
     # What guided diffusion asks for.
 
     def _space(self) -> tuple[int, ...]:
@@ -324,9 +347,10 @@ class Cloak(GuidedDiffusion):
         if which != "generator":
             classes = len(self.classes_[which.removeprefix("auxiliary.")])
             return LatentReader(size, told, classes, chosen.sizes("reader"))
+        whole = told + len(self.roles_)
         if chosen.small:
-            return ResidualDenoiser(size, told, chosen.width, chosen.blocks, self._levels())
-        return UNet(self._space(), chosen.unet(len(self._space()) == 3, told))
+            return ResidualDenoiser(size, whole, chosen.width, chosen.blocks, self._levels())
+        return UNet(self._space(), chosen.unet(len(self._space()) == 3, whole))
 
     def _blank_autoencoder(self, shape: tuple[int, ...]) -> Autoencoder:
         chosen = self.settings
@@ -337,8 +361,8 @@ class Cloak(GuidedDiffusion):
         return dense_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {**super()._state(), "spreads": self.spreads_}
+        return {**super()._state(), "spreads": self.spreads_, "roles": self.roles_}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.spreads_ = state["spreads"]
+        self.spreads_, self.roles_ = state["spreads"], state["roles"]
         super()._restore(state)

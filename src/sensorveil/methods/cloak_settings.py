@@ -33,9 +33,9 @@ class CloakSettings(GuidedSettings):
 
     These are for few seconds and small networks, and the paper has none of them. `contrast` is what
     a window is compared with in (6), see `CONTRASTS`, and `coder_limit` the most steps that the
-    autoencoder takes. A `balanced` generator is trained on as many windows of each hidden class
-    within a kept class, so that what it makes of a kept class is no more often a man's because
-    more men were recorded.
+    autoencoder takes. With `coin` the generator is told a combination of hidden classes too, which
+    is drawn anew for each window: each comes out as often as the others, whoever the wearer is and
+    however many of them were recorded. A run that was trained with it can do without.
     """
 
     keep: float = 4.5
@@ -57,7 +57,7 @@ class CloakSettings(GuidedSettings):
     coder_batch: int = 512
     coder_rate: float = 1e-3
     coder_limit: int = 0
-    balanced: bool = False
+    coin: bool = False
 
     def check(self) -> None:
         """Refuses what is unknown or makes no sense."""
@@ -107,7 +107,6 @@ FAST: Mapping[str, Any] = {
     "avoid": 0.0,
     "bottleneck": 1.0,
     "contrast": "classes",
-    "balanced": True,
     "temperature": 0.2,
     "features": 32,
     "coder": "32-64",

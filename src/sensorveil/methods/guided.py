@@ -120,6 +120,10 @@ class GuidedDiffusion(Obfuscator):
         """Signals (real) out of what was made from noise."""
         return made
 
+    def _leading(self, piece: Inputs) -> torch.Tensor:
+        """What the generator is told of each window of a piece, all of it."""
+        return piece["told"]
+
     # Learning what all of them need.
 
     def _learn_limits(self, gather: Gather, count: int) -> None:
@@ -241,7 +245,7 @@ class GuidedDiffusion(Obfuscator):
 
         def work(piece: Inputs) -> torch.Tensor:
             keep = piece.get(_weight("keep"), 0.0)
-            led = classifier_free(denoiser, piece["told"], keep)
+            led = classifier_free(denoiser, self._leading(piece), keep)
             led = bounded(led, low, high, levels)
             if readers := self._readers(piece):
                 led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))

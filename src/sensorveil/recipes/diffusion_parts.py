@@ -7,7 +7,7 @@ other ones without training anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,7 @@ from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.progress import track
-from sensorveil.recipes.plan import Done, Plan, raw_models, read_by, scores_of
+from sensorveil.recipes.plan import Done, Models, Plan, raw_models, read_by, scores_of
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import trained_rows
 
@@ -110,7 +110,7 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """
     asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
-    look = Split(split.fitting, split.validation, split.fitting, split.validation)
+    look = _before_testing(split)
     seed = plan.seeds[0]
     first, second = (
         plan.made(recipe, row.method, one, row.settings).fit(look.train, recipe.keep, recipe.hide)
@@ -140,6 +140,64 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         )
         done(found)
     return found
+
+
+def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """What fixed models read of validation windows for each of some settings, to choose by.
+
+    Methods and models learn from the fitting windows, with all seeds; runs that are given have
+    learnt from the validation windows too, and are left aside. `read_as` is how often each hidden
+    class is read: a method that tells nothing is read right as often as classes happen to agree.
+    """
+    asked, recipe = recipe.parts["validated"], replace(recipe.only_last(), unlisted=())
+    plan = replace(plan, split=_before_testing(plan.split), runs=(), windows=asked["windows"])
+    models, test = raw_models(recipe, plan), plan.test
+    found: dict[str, Any] = {
+        "seeds": list(plan.seeds),
+        "windows": len(test),
+        "raw": read_by(recipe, plan, models, [test] * len(plan.seeds)),
+        "rows": [],
+    }
+    ((_, veils),) = trained_rows(recipe, plan)
+    for settings in track(asked["each"], "choices"):
+        others = [_guided(veil).altered(**settings) for veil in veils]
+        hidden = [veil.obfuscate(test, seed=veil.seed) for veil in others]
+        found["rows"].append(
+            {
+                "settings": settings,
+                "all_settings": others[0].about(),
+                **read_by(recipe, plan, models, hidden),
+                "read_as": {name: _read_as(plan, models, hidden, name) for name in recipe.hide},
+            }
+        )
+        done(found)
+    return found
+
+
+def _before_testing(split: Split) -> Split:
+    """Validation windows take the place of test windows, which nothing is chosen by."""
+    return Split(split.fitting, split.validation, split.fitting, split.validation)
+
+
+def _read_as(
+    plan: Plan, models: Models, outputs: Sequence[Windows], name: str
+) -> dict[str, dict[str, float]]:
+    """The share of windows that is read as each class, by the kind of models."""
+    classes = outputs[0].classes[name]
+    return {
+        kind: {
+            label: float(
+                np.mean(
+                    [
+                        models[kind, seed, name].predict(windows) == code
+                        for seed, windows in zip(plan.seeds, outputs, strict=True)
+                    ]
+                )
+            )
+            for code, label in enumerate(classes)
+        }
+        for kind in ("read", "read_dense")
+    }
 
 
 def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _WORK = {
     "training": obscurenet.training,
     "tradeoff": diffusion.tradeoff,
     "chosen": diffusion.chosen,
+    "validated": diffusion.validated,
     "information": diffusion.information,
     "cost": diffusion.cost,
     "growth": diffusion.growth,
