@@ -31,6 +31,7 @@ TINY: dict[str, Any] = {
     "reader": "16",
     "steps": 4,
     "levels": 50,
+    "coin": False,
 }
 PUBLISHED: dict[str, Any] = {
     **TINY,
@@ -89,7 +90,7 @@ def blank(preset: str, shape: tuple[int, ...]) -> Cloak:
     veil.shape_, veil.complex_ = shape, False
     veil.policy_ = Policy.of("activity", "gender")
     veil.classes_ = {"activity": ("a", "b", "c", "d"), "gender": ("f", "m")}
-    veil.nets_ = {}
+    veil.roles_, veil.nets_ = np.zeros((2 if veil.settings.coin else 0, 1)), {}
     with torch.device("cpu" if preset == "fast" else "meta"):
         for which in veil._net_names():
             veil.nets_[which] = veil._blank_net(which)
@@ -318,9 +319,9 @@ def test_with_a_coin_hidden_classes_come_out_evenly(tmp_path: Path) -> None:
     windows = example_windows()
     few = windows.select((windows.labels["gender"] == 0) | (np.arange(len(windows)) % 12 < 4))
     assert few.labels["gender"].mean() < 0.3
-    settings = {**TINY, "epochs": 1500, "width": 64, "levels": 1000, "steps": 8}
+    settings = {**TINY, "coin": True, "epochs": 1500, "width": 64, "levels": 1000, "steps": 8}
     settings |= {"keep": 1.0, "tries": 1, "panel": 0, "judge": "features", "coder_epochs": 20}
-    veil = Cloak(batch=48, coin=True, **settings).fit(few, "activity", "gender")
+    veil = Cloak(batch=48, **settings).fit(few, "activity", "gender")
 
     def large(made: Cloak) -> float:
         heights = made.obfuscate(windows, seed=1).signal[:, 0].std(axis=1) / 9.81
@@ -336,7 +337,7 @@ def test_with_a_coin_hidden_classes_come_out_evenly(tmp_path: Path) -> None:
 
 def test_a_coin_is_thrown_anew_for_each_window_whoever_it_is(tiny: Cloak) -> None:
     windows = example_windows().scaled(tiny.scaling_)
-    veil = Cloak(coin=True, **TINY).fit(example_windows(), "activity", ["gender", "weight"])
+    veil = Cloak(**{**TINY, "coin": True}).fit(example_windows(), "activity", ["gender", "weight"])
     thrown = [veil._inputs(windows, {}, np.random.default_rng(n))["role"] for n in range(200)]
     shares = torch.stack(thrown).mean(0)  # 4 combinations: 1 / 4, with a deviation of 0.03
     assert shares.shape == (len(windows), 4)
