@@ -15,6 +15,8 @@ from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.cloak_settings import CloakSettings
 from sensorveil.methods.guided_settings import PANEL
 from sensorveil.nets.cnn import InferenceNet
+from sensorveil.recipes.recipe import recipe
+from sensorveil.recipes.reproduce import check
 
 
 @pytest.mark.slow
@@ -45,6 +47,16 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     assert f"trained on the output in {exercise.retrained.value:.1%} of the output" in text
     told = (100 * subject.worst.accuracy.value, 100 * subject.majority)
     assert "read it in {:.1f}% (guessing: {:.1f})".format(*told) in text
+
+
+def test_the_command_that_compares_settings_is_one() -> None:
+    (words,) = re.findall(r"`sensorveil reproduce ([^`]+)`", said())
+    assert words == (
+        "cloak-motionsense-gender --part validated --preset fast --set coin=true --out results"
+    )
+    name, _, part, _, preset, *_ = words.split()
+    check(recipe(name), [part], preset, {"coin": True})
+    assert {"coin": False} in recipe(name).parts[part]["each"]
 
 
 RESULTS = Path(__file__).parents[2] / "results"
