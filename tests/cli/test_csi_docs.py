@@ -162,7 +162,9 @@ def test_lira_is_that_of_the_results() -> None:
         assert row in TEXT
 
 
-@pytest.mark.parametrize("name", ["csi-simulated-cross-domain", "csi5300-cross-domain"])
+@pytest.mark.parametrize(
+    "name", ["csi-simulated-cross-domain", "csi5300-cross-domain", "csi5300-in-domain-user"]
+)
 def test_gains_are_those_of_the_results(name: str) -> None:
     found = result(name)
     assert found["gain"]["seeds"] == 3
