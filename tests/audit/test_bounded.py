@@ -249,6 +249,24 @@ def test_seals_document_says_what_adds_up_on_audiomnist() -> None:
     assert found.attribute("gender").verdict.status == HIDDEN
 
 
+def test_seals_document_says_who_is_linked_on_audiomnist_and_that_its_bound_is_loose() -> None:
+    found = read_audit(RESULTS / "audiomnist-seal-subject-audit").main
+    text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
+    assert (found.folds, found.test_people) == ((0, 1, 2, 3, 4), 60)
+    assert found.identity is not None
+    assert found.identity.status == HIDDEN
+    linked = re.search(
+        r"in ([\d.]+)% of cases \(guessing gives ([\d.]+)%, raw data ([\d.]+)%\)",
+        found.identity.reason,
+    )
+    assert linked
+    assert "AudioMNIST in {}% (guessing: {}, raw data: {})".format(*linked.groups()) in text
+    bounds = {one.attribute: one.bound for one in found.attributes}
+    loose = [name for name, one in bounds.items() if one is not None and one.accuracy < 1]
+    assert loose == ["age"]
+    assert f"(age on AudioMNIST: {bounds['age'].accuracy:.1%})" in text
+
+
 def test_seals_document_says_what_adds_up_and_who_is_linked_on_geotec() -> None:
     found = read_audit(RESULTS / "geotec-seal-subject-audit").main
     text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
