@@ -347,6 +347,24 @@ def test_a_coin_is_thrown_anew_for_each_window_whoever_it_is(tiny: Cloak) -> Non
         tiny.altered(coin=True)
 
 
+def test_a_coin_needs_hidden_classes_that_are_known_together() -> None:
+    windows = example_windows()
+    for name, rows in (("gender", slice(0, 48)), ("weight", slice(48, None))):
+        windows.labels[name][rows] = UNKNOWN
+    with pytest.raises(Refusal, match="'coin' needs windows"):
+        Cloak(**{**TINY, "coin": True}).fit(windows, "activity", ["gender", "weight"])
+
+
+def test_runs_from_before_the_coin_are_read(tiny: Cloak) -> None:
+    older = {name: array for name, array in tiny._state().items() if name != "roles"}
+    again = copy.copy(tiny)
+    again._restore(older)
+    np.testing.assert_array_equal(
+        again.obfuscate(example_windows(), seed=1).signal,
+        tiny.obfuscate(example_windows(), seed=1).signal,
+    )
+
+
 def test_one_more_attribute_leaves_all_else_alone(tiny: Cloak, tmp_path: Path) -> None:
     windows = example_windows()
     more = tiny.add_hidden(windows, "weight")

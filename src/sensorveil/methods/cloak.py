@@ -97,6 +97,7 @@ class Cloak(GuidedDiffusion):
 
     def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
         self.nets_: dict[str, nn.Module] = {}
+        self._learn_roles(windows)
         self._fit_autoencoder(windows)
         self._fit_condition(windows)
         latents = self._latents(windows)
@@ -267,12 +268,18 @@ class Cloak(GuidedDiffusion):
 
     # The coin.
 
-    def _with_roles(self, windows: Windows) -> torch.Tensor:
-        """What the generator is told of the windows that it learns from."""
-        codes, self.roles_ = joint_classes(windows, self.policy_.hide)
-        codes[::_WITHOUT_ROLE] = UNKNOWN
+    def _learn_roles(self, windows: Windows) -> None:
+        """The combinations of hidden classes that a coin is thrown for; none without a coin."""
+        _, self.roles_ = joint_classes(windows, self.policy_.hide)
         if not self.settings.coin:
             self.roles_ = self.roles_[:0]
+        elif not len(self.roles_):
+            raise Refusal("setting 'coin' needs windows whose hidden classes are all known")
+
+    def _with_roles(self, windows: Windows) -> torch.Tensor:
+        """What the generator is told of the windows that it learns from."""
+        codes, _ = joint_classes(windows, self.policy_.hide)
+        codes[::_WITHOUT_ROLE] = UNKNOWN
         return torch.cat([self._features(windows), self._roles(codes)], dim=1)
 
     def _roles(self, codes: np.ndarray) -> torch.Tensor:
@@ -364,5 +371,6 @@ class Cloak(GuidedDiffusion):
         return {**super()._state(), "spreads": self.spreads_, "roles": self.roles_}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.spreads_, self.roles_ = state["spreads"], state["roles"]
+        self.spreads_ = state["spreads"]
+        self.roles_ = state.get("roles", np.zeros((0, 1), np.int64))  # older runs have no coin
         super()._restore(state)

@@ -183,21 +183,16 @@ def _read_as(
     plan: Plan, models: Models, outputs: Sequence[Windows], name: str
 ) -> dict[str, dict[str, float]]:
     """The share of windows that is read as each class, by the kind of models."""
-    classes = outputs[0].classes[name]
-    return {
-        kind: {
-            label: float(
-                np.mean(
-                    [
-                        models[kind, seed, name].predict(windows) == code
-                        for seed, windows in zip(plan.seeds, outputs, strict=True)
-                    ]
-                )
-            )
-            for code, label in enumerate(classes)
-        }
-        for kind in ("read", "read_dense")
-    }
+    classes, shares = outputs[0].classes[name], {}
+    for kind in ("read", "read_dense"):
+        read = np.stack(
+            [
+                models[kind, seed, name].predict(windows)
+                for seed, windows in zip(plan.seeds, outputs, strict=True)
+            ]
+        )
+        shares[kind] = {label: float((read == code).mean()) for code, label in enumerate(classes)}
+    return shares
 
 
 def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
