@@ -265,7 +265,7 @@ def write_table(place: Path, people: tuple[str, ...]) -> None:
 
 
 RESULTS = Path(__file__).parents[2] / "results"
-OF = ("activity", "gender")
+OF, KINDS = ("activity", "gender"), ("read", "read_dense")
 
 
 def said() -> str:
@@ -311,22 +311,83 @@ def test_the_document_says_what_was_seen_before_rounds_were_made_more() -> None:
     assert f"({', '.join(shown)}; [file](../results/{place.name})" in said()
 
 
+def means(points: list[dict]) -> dict[str, float]:
+    """What all seeds read, in %, by kind of model and attribute, as 'read activity'."""
+    return {
+        f"{kind} {of}": 100 * float(np.mean([one[kind][of] for one in points]))
+        for kind in ("read", "read_dense")
+        for of in points[0]["read"]
+    }
+
+
+def cell(points: list[dict], of: str) -> str:
+    found = means(points)
+    return f"{found[f'read {of}']:.1f} / {found[f'read_dense {of}']:.1f}"
+
+
+def measured(name: str) -> list[dict]:
+    return json.loads((RESULTS / f"blinder-{name}.json").read_text("utf-8"))["points"]
+
+
+def whole_seeds(points: list[dict], rows: int) -> list[list[dict]]:
+    """The points of each row, of those seeds that were finished."""
+    by_seed = [[p for p in points if p["seed"] == seed] for seed in range(3)]
+    return [list(row) for row in zip(*(s for s in by_seed if len(s) == rows), strict=True)]
+
+
 def test_the_document_shows_what_fewer_bytes_cost() -> None:
-    place = RESULTS / "blinder-motionsense-gender-communication.json"
-    found = [p for p in json.loads(place.read_text("utf-8"))["points"] if p["seed"] == 0]
-    assert len(found) == 6
-    kinds = ("read", "read_dense")
-    for one in found:
-        cells = [" / ".join(f"{100 * one[k][of]:.1f}" for k in kinds) for of in OF]
+    found = whole_seeds(measured("motionsense-gender-communication"), rows=6)
+    for row in found:
+        one = row[0]
+        assert len(row) == 2
         sent = f"{one['sends']} | {one['batch']} | {one['rounds']:,} | {one['bytes'] / 1e9:.1f}"
-        assert f"| {sent} | {cells[0]} | {cells[1]} |" in said()
-    first, last = found[0], found[-1]
-    apart = [abs(100 * (first[kind][of] - last[kind][of])) for of in OF for kind in kinds]
-    assert f"{last['bytes'] / first['bytes']:.1%} of the bytes do" in said()
+        assert f"| {sent} | {cell(row, 'activity')} | {cell(row, 'gender')} |" in said()
+    first, last = means(found[0]), means(found[-1])
+    apart = [abs(first[f"{kind} {of}"] - last[f"{kind} {of}"]) for of in OF for kind in KINDS]
+    share = found[-1][0]["bytes"] / found[0][0]["bytes"]
+    assert f"{share:.1%} of the bytes do" in said()
     assert (
         "activity differs by {:.1f} points (dense models: {:.1f}) and gender by {:.1f} ({:.1f})"
     ).format(*apart) in said()
-    assert f"{found[3]['read']['activity']:.1%} is left with 256 windows" in said()
+    assert f"{means(found[3])['read activity']:.1f}% is left with 256 windows" in said()
+
+
+def test_the_document_shows_people_who_took_no_part() -> None:
+    for row in whole_seeds(measured("motionsense-gender-unseen"), rows=5):
+        one = row[0]
+        assert len(row) == 2
+        assert (
+            f"| {one['taking part']} | {one['people']} | {cell(row, 'activity')}"
+            f" | {cell(row, 'gender')} |"
+        ) in said()
+
+
+def test_the_document_shows_figures_4_and_9() -> None:
+    on, off = measured("motionsense-gender-shadows")
+    assert (on["shadows"], off["shadows"]) == (True, False)
+    losses = [one["discriminators"] for one in (on, off)]
+    assert (
+        f"the last of {len(losses[0])} epochs is {losses[0][-1]:.3f} with them and"
+        f" {losses[1][-1]:.3f} without, where a fair coin has {np.log(2):.3f}"
+    ) in said()
+    assert (
+        f"activity {cell([on], 'activity')} with, {cell([off], 'activity')} without;"
+        f" gender {cell([on], 'gender')} and {cell([off], 'gender')}"
+    ) in said()
+    (found,) = measured("motionsense-gender-information")
+    first, *_, last = found["information"]
+    bits = f"{first['activity']:.2f} bits about the activity after the first epoch and"
+    assert f"{bits} {last['activity']:.2f} after the last" in said()
+    assert f"gender {first['gender']:.2f} and {last['gender']:.2f}" in said()
+
+
+def test_the_document_shows_two_hidden_attributes() -> None:
+    own, plain = measured("geotec-both-results")
+    assert (own["algorithm"], plain["algorithm"]) == ("Blinder", "FedBlinder")
+    shown = [cell([own], of) for of in ("activity", "gender", "weight")]
+    assert "Blinder: activity {}, gender {}, weight group {}.".format(*shown) in said()
+    shown = [cell([plain], of) for of in ("activity", "gender", "weight")]
+    assert "FedBlinder: {}, {}, {}.".format(*shown) in said()
 
 
 def test_the_document_says_what_the_audit_found() -> None:
