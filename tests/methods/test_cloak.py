@@ -347,6 +347,20 @@ def test_a_coin_is_thrown_anew_for_each_window_whoever_it_is(tiny: Cloak) -> Non
         tiny.altered(coin=True)
 
 
+def test_no_coin_is_thrown_for_who_it_is(tiny: Cloak, tmp_path: Path) -> None:
+    """Else each window would be made after one of the people in the training."""
+    windows = example_windows()
+    both = Cloak(**{**TINY, "coin": True}).fit(windows, "activity", ["gender", "subject"])
+    assert both.roles_.tolist() == [[0], [1]]
+    veil = Cloak(**{**TINY, "coin": True}).fit(windows, "activity", "subject")
+    without = Cloak(**TINY).fit(windows, "activity", "subject")
+    again = load_run(save_run(veil, tmp_path / "run"))
+    for made in (veil, again.altered(keep=veil.settings.keep)):
+        np.testing.assert_array_equal(
+            made.obfuscate(windows, seed=1).signal, without.obfuscate(windows, seed=1).signal
+        )
+
+
 def test_a_coin_needs_hidden_classes_that_are_known_together() -> None:
     windows = example_windows()
     for name, rows in (("gender", slice(0, 48)), ("weight", slice(48, None))):

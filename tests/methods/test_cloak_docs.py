@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, VOID
+from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, VOID
 from sensorveil.audit.stored import read_audit
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.cloak_settings import CloakSettings
@@ -37,7 +37,9 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     )
     (exercise,) = found.main.kept
     assert (found.quick, len(found.seeds)) == (True, 3)
-    assert (side.verdict.status, subject.verdict.status) == (HIDDEN, NOT_HIDDEN)
+    assert (side.verdict.status, subject.verdict.status) == (NOT_HIDDEN, NOT_HIDDEN)
+    assert with_later_ones(found.run["settings"]) == Cloak("fast").about()
+    assert side.worst.level == "insider"
     assert f"{100 * (side.worst.accuracy.value - side.majority):.1f} points better" in text
     reached = side.worst.accuracy
     interval = f"from {100 * reached.low:.1f} to {100 * reached.high:.1f}%"
@@ -51,12 +53,37 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
 
 def test_the_command_that_compares_settings_is_one() -> None:
     (words,) = re.findall(r"`sensorveil reproduce ([^`]+)`", said())
-    assert words == (
-        "cloak-motionsense-gender --part validated --preset fast --set coin=true --out results"
-    )
+    assert words == "cloak-motionsense-gender --part validated --preset fast --out results"
     name, _, part, _, preset, *_ = words.split()
-    check(recipe(name), [part], preset, {"coin": True})
-    assert {"coin": False} in recipe(name).parts[part]["each"]
+    check(recipe(name), [part], preset, {})
+
+
+def test_the_document_shows_what_the_coin_does() -> None:
+    found = result("motionsense-gender-validated")
+    assert (len(found["seeds"]), found["windows"]) == (3, 5000)
+    asked = recipe("cloak-motionsense-gender").parts["validated"]["each"]
+    for row in (found["raw"], *found["rows"]):
+        given = row.get("settings")
+        assert given is None or given in asked
+        named = "raw windows" if given is None else _named(given)
+        read = f"{percent(row, 'activity')} | {percent(row, 'gender')}"
+        dense = ", ".join(percent(row, of, "read_dense") for of in ("activity", "gender"))
+        women = [
+            f" {100 * row['read_as']['gender'][kind]['female']:.1f} " if given is not None else " "
+            for kind in ("read", "read_dense")
+        ]
+        assert f"| {named} | {read} | {dense} |{'|'.join(women)}|" in said()
+        if given is not None:
+            own = {**Cloak("fast").about(), **given}
+            assert with_later_ones(row["all_settings"]) == own
+    without = found["rows"][-1]["read"]["activity"]["accuracy"]["value"]
+    lost = without - found["rows"][0]["read"]["activity"]["accuracy"]["value"]
+    assert f"costs {100 * lost:.1f} points of activity here" in said()
+
+
+def _named(settings: dict) -> str:
+    shown = ",".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+    return f"`{shown or 'fast'}`"
 
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -86,6 +113,10 @@ def test_the_document_shows_the_audits(place: Path) -> None:
             f" | {100 * one.worst.accuracy.value:.1f} | {area:.2f} | {one.verdict.status} |"
         ) in text
         shown = ""
+        if one.verdict.status == NOT_HIDDEN:
+            points = re.search(r"is ([\d.]+) points better", one.verdict.reason)
+            assert points
+            assert re.search(rf"\b(by )?{re.escape(points[1])}( points|[,:.]| and)", text)
 
 
 def test_the_document_says_that_too_few_images_were_linked() -> None:
@@ -160,9 +191,48 @@ def test_the_document_says_how_far_motionsense_is_from_the_paper() -> None:
     assert f"Gender is {100 * gender:.1f} points from 50%" in said()
     heard = result("audiomnist-gender-accuracy")["rows"][-1]["read"]["gender"]["accuracy"]["value"]
     assert f"On AudioMNIST it is {100 * (heard - 0.5):.1f}" in said()
+    without, own = (row["read"] for row in result("motionsense-gender-avoided")["rows"][-2:])
+    apart = [
+        abs(100 * (one["accuracy"]["value"] - own[of]["accuracy"]["value"]))
+        for of, one in without.items()
+        if of in ("activity", "gender")
+    ]
+    assert "activity is {:.1f} points better and gender {:.1f} worse".format(*apart) in said()
     (again,) = found["rows"][-1]["reidentification"]
     assert (again["attribute"], again["runs"]) == ("gender", 20)
     assert f"reads the rest in {again['mean']:.1%} (the paper: 54.00)" in said()
+
+
+def test_the_document_says_how_preset_paper_does() -> None:
+    found = result("motionsense-gender-accuracy-preset-paper")
+    (seed,), raw, (_, own) = found["seeds"], found["raw"], found["rows"]
+    assert (seed, own["settings"]) == (0, {**own["settings"], **Cloak("paper").about()})
+    cells = {
+        (of, which): f"{percent(row, of)} / {percent(row, of, 'read_dense')}"
+        for of in ("activity", "gender")
+        for which, row in (("raw", raw), ("own", own))
+    }
+    shown = f"activity {cells['activity', 'own']} (raw: {cells['activity', 'raw']})"
+    assert f"{shown} and gender {cells['gender', 'own']}" in said()
+    lost = [row["read"]["activity"]["accuracy"]["value"] for row in (raw, own)]
+    assert f"so that {100 * (lost[0] - lost[1]):.1f} points of activity are lost" in said()
+    (again,) = own["reidentification"]
+    assert f"learns gender from a fifth of the output reads {again['mean']:.1%}" in said()
+    points = result("motionsense-gender-tradeoff-preset-paper")["points"]
+    most = max(point["read"]["activity"]["accuracy"]["value"] for point in points)
+    assert f"Of all {len(points)} points of figure 4" in said()
+    assert f"none has more than {most:.1%} of activity" in said()
+
+
+def test_the_document_says_what_z_u_learns_of_speakers() -> None:
+    found = result("audiomnist-gender-over_training")
+    (epochs,) = found["seeds_bits"]
+    last = epochs[-1]
+    assert f"trained for {len(epochs)} epochs" in said()
+    assert (
+        f"z_U has {last['digit']:.2f} bits about the digit after the last,"
+        f" {last['gender']:.2f} about gender and {last['subject']:.2f} about who it is"
+    ) in said()
 
 
 def test_the_document_shows_figure_4() -> None:
@@ -190,7 +260,8 @@ def test_the_document_shows_what_is_read_backwards() -> None:
         weight = f"{given['avoid']} " if away else ""
         read = [percent(row, name) for name in ("activity", "gender")]
         cells = " | ".join([*read, percent(row, "gender", "retrained")])
-        shown = f"| {given['avoids']} | {weight}| {given['bottleneck']:g} | {cells} |"
+        coin = "yes" if row["all_settings"]["coin"] else "no"
+        shown = f"| {given['avoids']} | {weight}| {given['bottleneck']:g} | {coin} | {cells} |"
         assert shown in said()
         backwards = row["retrained"]["gender"]["accuracy"]["value"] > 0.8
         assert backwards == (given["avoids"] in ("wearer", "predicted"))

@@ -35,7 +35,8 @@ class CloakSettings(GuidedSettings):
     a window is compared with in (6), see `CONTRASTS`, and `coder_limit` the most steps that the
     autoencoder takes. With `coin` the generator is told a combination of hidden classes too, which
     is drawn anew for each window: each comes out as often as the others, whoever the wearer is and
-    however many of them were recorded. A run that was trained with it can do without.
+    however many of them were recorded; but who it is is never drawn. A run that was trained with it
+    can do without.
     """
 
     keep: float = 4.5
@@ -107,6 +108,7 @@ FAST: Mapping[str, Any] = {
     "avoid": 0.0,
     "bottleneck": 1.0,
     "contrast": "classes",
+    "coin": True,
     "temperature": 0.2,
     "features": 32,
     "coder": "32-64",
@@ -122,11 +124,11 @@ FAST: Mapping[str, Any] = {
     "tries": 8,
     "panel": 4,
     "judge": "panel",
-    "epochs": 250,
+    "epochs": 150,
     "batch": 128,
     "rate": 2e-3,
     "average": 0.998,
-    "coder_epochs": 40,
+    "coder_epochs": 25,
     "coder_batch": 64,
     "reader_epochs": 20,
     "reader_batch": 64,
