@@ -74,6 +74,17 @@ def test_its_adaptive_norms_are_scales_and_shifts() -> None:
     torch.testing.assert_close(net(x, t, condition), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_one_condition_serves_as_many_rows_as_follow_one_another() -> None:
+    with seeded(1):
+        net = ResidualDenoiser(3, condition=2, width=8, blocks=2, levels=LEVELS).double()
+        for weight in net.parameters():
+            nn.init.normal_(weight)
+    x, t, condition = numbers(12, 3).double(), torch.tensor([3, 50, 99]), numbers(3, 2).double()
+    each = net(x, t.repeat_interleave(4), condition.repeat_interleave(4, dim=0))
+    torch.testing.assert_close(net(x, t, condition), each)
+    assert not torch.allclose(each, net(x, t.repeat(4), condition.repeat(4, 1)))
+
+
 def test_what_it_makes_has_the_mean_it_is_told() -> None:
     """Two clouds at +1 and -1, told by the condition: samples lie in the cloud that is told."""
     side = torch.arange(512) % 2

@@ -30,6 +30,7 @@ from sensorveil.methods.judging import Judge, by_features, by_panel, worth
 from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
 from sensorveil.nets.courses import Gather
 from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
+from sensorveil.nets.dense import ResidualDenoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
 from sensorveil.nets.guidance import (
     Gradient,
@@ -240,12 +241,14 @@ class GuidedDiffusion(Obfuscator):
         """From a piece's noise to its signals; with `many` pieces of one size still to come."""
         chosen, levels = self.settings, self._levels()
         denoiser = in_half(as_function(self.nets_["generator"], many and chosen.compiled))
+        # All tries of a window are told the same: where the denoiser can make use of that, once.
+        once = chosen.tries if isinstance(self.nets_["generator"], ResidualDenoiser) else 1
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
         def work(piece: Inputs) -> torch.Tensor:
             keep = piece.get(_weight("keep"), 0.0)
-            led = classifier_free(denoiser, self._leading(piece), keep)
+            led = classifier_free(denoiser, self._leading(piece)[::once], keep)
             led = bounded(led, low, high, levels)
             if readers := self._readers(piece):
                 led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))

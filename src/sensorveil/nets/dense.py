@@ -58,18 +58,23 @@ class ResidualDenoiser(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """The predicted noise, of the shape of x."""
+        """The predicted noise, of the shape of x.
+
+        There may be fewer times and conditions than rows of x: each serves as many that follow one
+        another. All tries of a window are told the same, and what that comes to costs most.
+        """
         angles = t[:, None] * self.frequencies
         time = self.time(torch.cat([angles.cos(), angles.sin()], dim=1))
         told = nn.functional.silu(time + self.condition(condition))
-        scales, shifts = self.adapt(told).view(len(x), 2, self.blocks, self.width).unbind(1)
-        h = self.entry(x)
+        scales, shifts = self.adapt(told).view(len(t), 2, self.blocks, 1, self.width).unbind(1)
+        h = self.entry(x.reshape(len(t), -1, x.shape[1]))
         for which in range(self.blocks):
             inner = nn.functional.layer_norm(self.first[which](h), (self.width,))
             inner = torch.addcmul(inner + shifts[:, which], inner, scales[:, which])
             h = h + self.second[which](nn.functional.silu(inner))
         v = self.leave(nn.functional.layer_norm(h, (self.width,)))
-        return self.noise[t].unsqueeze(1) * x + self.signal[t].unsqueeze(1) * v
+        noise, signal = self.noise[t].view(-1, 1, 1), self.signal[t].view(-1, 1, 1)
+        return (noise * x.reshape(v.shape) + signal * v).view(x.shape)
 
 
 class LatentReader(nn.Module):

@@ -34,7 +34,7 @@ def conditioned(denoiser: Denoiser, condition: torch.Tensor) -> Predictor:
     """The denoiser, told its condition and nothing more: epsilon(x_t, t, c) of equation (6)."""
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
-        return denoiser(x, _everywhere(t, x), condition)
+        return denoiser(x, _everywhere(t, condition), condition)
 
     return predict
 
@@ -57,7 +57,7 @@ def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight)
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
         twice = torch.cat([x, x])
         told = torch.cat([condition, torch.zeros_like(condition)])
-        towards, plain = denoiser(twice, _everywhere(t, twice), told).chunk(2)
+        towards, plain = denoiser(twice, _everywhere(t, told), told).chunk(2)
         # In this form a window of weight 0 has the conditional prediction to the last bit.
         return towards + _beside(weight, x) * (towards - plain)
 
@@ -182,8 +182,8 @@ def best_of(
     return best
 
 
-def _everywhere(t: int, x: torch.Tensor) -> torch.Tensor:
-    return torch.full((len(x),), t, dtype=torch.long, device=x.device)
+def _everywhere(t: int, condition: torch.Tensor) -> torch.Tensor:
+    return torch.full((len(condition),), t, dtype=torch.long, device=condition.device)
 
 
 def _off(weight: Weight) -> bool:

@@ -16,7 +16,10 @@ import torch
 from sensorveil.errors import Refusal
 
 Denoiser = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(x (n, *shape), t (n,) long, condition (n, d)) to the noise in x; a zero condition is none."""
+"""(x (n, *shape), t (n,) long, condition (n, d)) to the noise in x; a zero condition is none.
+
+Some take fewer times and conditions, each for as many windows that follow one another.
+"""
 
 Predictor = Callable[[torch.Tensor, int], torch.Tensor]
 """(x (n, *shape), t) to the noise in x, all windows at one level: what a sampler is given."""
