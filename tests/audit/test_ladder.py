@@ -9,7 +9,7 @@ import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
 from sensorveil.audit.folds import Fold, insider_halves, obfuscated, second, thinned
-from sensorveil.audit.ladder import _attack, _read_tables, climb, kept_prior
+from sensorveil.audit.ladder import _attack, _log_prior, _read_tables, climb, kept_prior
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
@@ -22,7 +22,7 @@ from sensorveil.audit.results import (
     VOID,
     AttributeAudit,
 )
-from sensorveil.audit.sessions import Reading, Truth
+from sensorveil.audit.sessions import Reading, Truth, session_points
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -31,6 +31,7 @@ from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.resample import Resample
 
+KEEP = ("activity",)
 FAST = Budget(windows=3000, kernels=100, rounds=25, families=(CONVOLUTIONS, TREES))
 
 
@@ -132,10 +133,10 @@ def test_who_learns_from_what_the_obfuscator_never_saw_finds_what_others_miss(pe
 
 
 def test_halves_of_the_test_never_share_a_person_or_a_sample(people):
-    for known, attacked in insider_halves(people):
+    for known, attacked in insider_halves(people, KEEP):
         assert not set(people.test.subject[known]) & set(people.test.subject[attacked])
     same = load("simulated", "recording", people=24, windows=60, recordings=4)
-    halves = insider_halves(same)
+    halves = insider_halves(same, KEEP)
     covered = np.sort(np.concatenate([attacked for _, attacked in halves]))
     np.testing.assert_array_equal(covered, np.arange(len(same.test)))  # each is attacked once
     for known, attacked in halves:
@@ -146,20 +147,59 @@ def test_halves_of_the_test_never_share_a_person_or_a_sample(people):
             )
             apart = np.abs(learnt[:, None] - tried)
             assert apart.min(initial=same.test.length) >= same.test.length
-    assert insider_halves(replace(same, test=thinned(same.test, 100, 0))) == []
+    assert insider_halves(replace(same, test=thinned(same.test, 100, 0)), KEEP) == []
+
+
+def in_clips(split: Split) -> Split:
+    """The same where each test window is a recording of its own."""
+    clips = len(split.test)
+    test = replace(split.test, recording=np.arange(clips), start=np.zeros(clips, int))
+    return replace(split, test=replace(test, recordings=tuple(f"clip {n}" for n in range(clips))))
 
 
 def test_single_clips_are_dealt_to_two_halves():
     """A clip is a recording of its own: each half of them leaks once, to attack the other."""
-    same = load("simulated", "recording", people=20, windows=40)
+    same = in_clips(load("simulated", "recording", people=20, windows=40))
+    same = in_clips(replace(same, test=thinned(same.test, len(same.test) * 4 // 5, 0)))
     clips = len(same.test)
-    test = replace(same.test, recording=np.arange(clips), start=np.zeros(clips, int))
-    test = replace(test, recordings=tuple(f"clip {n}" for n in range(clips)))
-    (first, second), (third, fourth) = insider_halves(replace(same, test=test))
+    (first, second), (third, fourth) = insider_halves(same, KEEP)
     np.testing.assert_array_equal(first, fourth)
     np.testing.assert_array_equal(second, third)
     np.testing.assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(clips))
-    assert 0.4 < len(first) / clips < 0.6
+    cells = same.test.joint_codes(["subject", *KEEP])
+    count = cells.max() + 1
+    one, other = (np.bincount(cells[half], minlength=count) for half in (first, second))
+    assert np.abs(one - other).max() <= 1
+    assert (one > other).any()
+    assert (one < other).any()
+
+
+def test_an_insider_who_ignores_the_clips_finds_nobody():
+    """What leaked of each class must not tell who is left, however many clips are added up."""
+    subject, activity, _ = np.indices((40, 8, 4)).reshape(3, -1)
+    test = Windows.from_signal(
+        np.zeros((len(subject), 1, 8)), {"subject": subject, "activity": activity}
+    )
+    same = replace(load("simulated", "recording", people=8, windows=4), train=test, test=test)
+    classes = len(test.classes["subject"])
+    beyond = np.zeros((1, len(test), classes))
+    for known, attacked in insider_halves(same, KEEP):
+        learnt, tried = test.select(known), test.select(attacked)
+        says = _log_prior(learnt.codes("subject"), classes)  # the same of every clip
+        beyond[0, attacked] = says - kept_prior(learnt, tried, "subject", KEEP)
+    truth = Truth(
+        codes=test.subject,
+        person=test.subject,
+        recording=test.recording,
+        start=test.start,
+        classes=classes,
+        log_prior=np.tile(_log_prior(same.train.subject, classes), (len(test), 1)),
+        fold=np.zeros(len(test), int),
+        kept=test.joint_codes(KEEP),
+    )
+    points = session_points(truth, [Reading(INSIDER, CONVOLUTIONS, beyond, beyond)])
+    assert points
+    assert not any(point.found for point in points)
 
 
 def test_raw_data_is_not_hidden(people):

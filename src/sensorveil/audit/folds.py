@@ -99,11 +99,12 @@ def thin_places(windows: Windows, count: int, seed: int) -> np.ndarray:
 _FEWEST = 300  # windows below which half of the test teaches nobody anything
 
 
-def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
+def insider_halves(split: Split, keep: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Which test windows leak with labels, and which are then attacked: (positions, positions).
 
     Where people are new to the obfuscator, half of them leak; where they are not, one half of each
-    recording, less what overlaps with the other half. There is none if the test is too small.
+    recording, less what overlaps with the other half; where a recording is one window, one half of
+    each person's windows of each `keep` class. There is none if the test is too small.
     """
     test = split.test
     if not set(test.subject) & set(split.train.subject):
@@ -121,8 +122,28 @@ def insider_halves(split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
             (test.start + test.length <= middle, late),
             (test.start >= middle + test.length, ~late),
         ]
-        if (end - begin <= test.length).all():  # a recording is one window: deal them at random
-            dealt = (np.random.default_rng(0).random(len(begin)) < 0.5)[test.recording]
+        if (end - begin <= test.length).all():  # a recording is one window: deal them
+            dealt = _dealt(test.joint_codes(["subject", *keep]))
             halves = [(dealt, ~dealt), (~dealt, dealt)]
     found = [(np.flatnonzero(known), np.flatnonzero(attacked)) for known, attacked in halves]
     return found if min(len(known) for known, _ in found) >= _FEWEST else []
+
+
+def _dealt(cells: np.ndarray) -> np.ndarray:
+    """Which windows are in the first of two halves, each of half of every cell, drawn at random.
+
+    What the leaked half tells of a kept class is taken off from what attackers read. Were the
+    halves left to chance, somebody of whom much of a class leaked would have little of it left to
+    be attacked, and be told by that alone.
+
+    >>> np.bincount(np.array([0, 0, 0, 0, 1, 1])[_dealt(np.array([0, 0, 0, 0, 1, 1]))]).tolist()
+    [2, 1]
+    """
+    generator = np.random.default_rng(0)
+    order = generator.permutation(len(cells))
+    order = order[np.argsort(cells[order], kind="stable")]
+    _, begin, sizes = np.unique(cells[order], return_index=True, return_counts=True)
+    place = np.arange(len(cells)) - np.repeat(begin - generator.integers(2, size=len(begin)), sizes)
+    first = np.empty(len(cells), bool)
+    first[order] = place % 2 == 0
+    return first

@@ -62,7 +62,7 @@ def climb(
     work = [(number, seed) for seed in seeds for number in range(len(folds))]
     # The share of marks is that of all folds: one with a single class would else be all marked.
     shares = {name: planted_share(_largest(_pooled_codes(folds, name))) for name in attributes}
-    insiders = all(insider_halves(fold.split) for fold in folds)
+    insiders = all(insider_halves(fold.split, fold.veil.policy_.keep) for fold in folds)
     with ThreadPoolExecutor(torch.get_num_threads()) as workers:
         for number, seed in track(work, "attackers: folds and seeds"):
             fold, output = folds[number], outputs[number, seed]
@@ -101,7 +101,8 @@ def _rungs(
         rung(output.lazy, {LAZY: output.test}),
         rung(output.train, {SEMI: output.test}),
     ]
-    for known, attacked in insider_halves(fold.split) if insiders else ():
+    keep = fold.veil.policy_.keep
+    for known, attacked in insider_halves(fold.split, keep) if insiders else ():
         test = output.test.select(attacked)
         rungs.append(rung(output.test.select(known), {INSIDER: test}, attacked))
     code = condition_of_part(fold.veil, fold.split.train, chosen)
