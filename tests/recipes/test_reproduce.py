@@ -260,6 +260,7 @@ def test_settings_are_compared_on_validation_windows(
     found = measure("validated", diffusion, guided, lambda so_far: None)
     assert [row["settings"] for row in found["rows"]] == [{}, {"keep": 0.0, "tries": 1}]
     assert found["rows"][1]["all_settings"]["tries"] == 1
+    assert found["data"]["part"] == "validation"
     look = thinned(guided.split.validation, 50, seed=0)
     model = InferenceModel(guided.inference, 3).fit(guided.split.fitting, "gender")
     right = (model.predict(look) == look.codes("gender")).mean()

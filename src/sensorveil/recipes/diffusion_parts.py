@@ -158,6 +158,8 @@ def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         "raw": read_by(recipe, plan, models, [test] * len(plan.seeds)),
         "rows": [],
     }
+    if test.origin:
+        found["data"] = asdict(test.origin)
     ((_, veils),) = trained_rows(recipe, plan)
     for settings in track(asked["each"], "choices"):
         others = [_guided(veil).altered(**settings) for veil in veils]
