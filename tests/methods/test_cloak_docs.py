@@ -51,6 +51,21 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     assert "read it in {:.1f}% (guessing: {:.1f})".format(*told) in text
 
 
+def test_the_document_says_what_models_of_raw_windows_read_on_watch() -> None:
+    found = json.loads((RESULTS / "watch-cloak-recording.json").read_text("utf-8"))
+    exercise, side = (
+        next(one for one in found["scores"] if one["attribute"] == name)
+        for name in ("exercise", "side")
+    )
+    assert (found["method"], exercise["windows"]) == ("cloak", 1079)
+    assert (
+        f"read the side in {side['accuracy']['value']:.1%} of the windows"
+        f" (raw: {side['raw_accuracy']['value']:.1%}, always guessing: {side['majority']:.1%})"
+        f" and the exercise in {exercise['accuracy']['value']:.1%}"
+        f" (raw: {exercise['raw_accuracy']['value']:.1%};"
+    ) in said()
+
+
 def test_the_command_that_compares_settings_is_one() -> None:
     (words,) = re.findall(r"`sensorveil reproduce ([^`]+)`", said())
     assert (
