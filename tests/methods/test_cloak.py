@@ -347,6 +347,28 @@ def test_a_coin_is_thrown_anew_for_each_window_whoever_it_is(tiny: Cloak) -> Non
         tiny.altered(coin=True)
 
 
+def test_the_drawn_class_is_amplified_where_there_is_much_noise_only() -> None:
+    """At the lower 0.4 of the levels both halves of the guidance are told it."""
+    windows = example_windows()
+    veil = Cloak(**{**TINY, "coin": True, "steps": 50}).fit(windows, "activity", "gender")
+    seen: dict[int, torch.Tensor] = {}
+
+    class Look(torch.nn.Module):
+        def forward(self, x: torch.Tensor, t: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+            seen[int(t[0])] = told
+            return x
+
+    veil.nets_["generator"] = Look()
+    veil.obfuscate(windows.select([0, 1, 2]), seed=1)
+    size = veil.settings.features
+    assert min(seen) < 19 < 20 < max(seen)
+    for level, told in seen.items():
+        towards, plain = told.chunk(2)
+        assert (towards[:, size:].sum(1) == 1).all()
+        assert (plain[:, :size] == 0).all()
+        torch.testing.assert_close(plain[:, size:], towards[:, size:] * (level < 20))
+
+
 def test_no_coin_is_thrown_for_who_it_is(tiny: Cloak, tmp_path: Path) -> None:
     """Else each window would be made after one of the people in the training."""
     windows = example_windows()

@@ -146,6 +146,35 @@ def test_the_denoiser_learns_and_is_averaged() -> None:
     assert any(not torch.equal(one, other) for one, other in pairs)
 
 
+def test_parts_of_a_condition_are_dropped_whole_and_apart_from_each_other() -> None:
+    seen: list[torch.Tensor] = []
+
+    class Look(nn.Linear):
+        def forward(
+            self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor
+        ) -> torch.Tensor:  # type: ignore[override]
+            seen.append(condition.clone())
+            return x * self.weight
+
+    zeros = torch.zeros(20_000, 1)
+    train_denoiser(
+        Look(1, 1, bias=False),
+        zeros.__getitem__,
+        torch.ones(20_000, 5),
+        LEVELS,
+        Course(epochs=1, batch=2_000, rate=1e-9),
+        seed=0,
+        dropped=0.3,
+        decay=0.9,
+        parts=(3, 2),
+    )
+    told = torch.cat(seen)
+    first, second = told[:, 0], told[:, 3]
+    assert torch.equal(told, torch.stack([first, first, first, second, second], dim=1))
+    for share, expected in ((first, 0.7), (second, 0.7), (first * second, 0.49)):
+        assert float(share.mean()) == pytest.approx(expected, abs=0.015)
+
+
 class Constant(nn.Module):
     """Says the same of all windows."""
 

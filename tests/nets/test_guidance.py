@@ -52,6 +52,16 @@ def test_classifier_free_is_equation_12(weight: float | torch.Tensor) -> None:
     torch.testing.assert_close(found, (1 + w) * towards - w * plain)
 
 
+def test_what_both_halves_are_told_is_not_amplified() -> None:
+    x, condition, beside = numbers(*SHAPE), numbers(4, 5, seed=3), numbers(4, 5, seed=4)
+    t = torch.full((4,), T)
+    towards, plain = denoiser(x, t, condition), denoiser(x, t, beside)
+    found = classifier_free(denoiser, condition, 2.5, beside)(x, T)
+    torch.testing.assert_close(found, 3.5 * towards - 2.5 * plain)
+    alike = classifier_free(denoiser, condition, 2.5, condition)(x, T)
+    assert torch.equal(alike, conditioned(denoiser, condition)(x, T))
+
+
 def test_both_halves_go_in_one_batch_and_one_of_no_weight_not_at_all() -> None:
     seen: list[torch.Tensor] = []
 

@@ -38,7 +38,7 @@ from sensorveil.nets.unet import UNet
 
 _CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
 _BOTTLENECK = "bottleneck"
-_ROLE, _WITHOUT_ROLE = "role", 4  # the generator learns every fourth window without one
+_ROLE = "role"
 
 
 class Cloak(GuidedDiffusion):
@@ -102,8 +102,10 @@ class Cloak(GuidedDiffusion):
         self._fit_condition(windows)
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
-        told, seed = self._with_roles(windows), derived(self.seed, _GENERATOR)
-        self._fit_generator(latents.__getitem__, told, seed)  # equations (5) and (7)
+        features, roles = self._features(windows), self._own_roles(windows)
+        told, seed = torch.cat([features, roles], dim=1), derived(self.seed, _GENERATOR)
+        parts = (features.shape[1], roles.shape[1])
+        self._fit_generator(latents.__getitem__, told, seed, parts)  # equations (5) and (7)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
@@ -284,13 +286,12 @@ class Cloak(GuidedDiffusion):
         """
         return [name for name in self.policy_.hide if name != "subject"]
 
-    def _with_roles(self, windows: Windows) -> torch.Tensor:
-        """What the generator is told of the windows that it learns from."""
+    def _own_roles(self, windows: Windows) -> torch.Tensor:
+        """Those of the windows that the generator learns from."""
         codes = np.full(len(windows), UNKNOWN)
         if len(self.roles_):
             codes, _ = joint_classes(windows, self._drawn())
-        codes[::_WITHOUT_ROLE] = UNKNOWN
-        return torch.cat([self._features(windows), self._roles(codes)], dim=1)
+        return self._roles(codes)
 
     def _roles(self, codes: np.ndarray) -> torch.Tensor:
         """One 1 in a row, for the combination of hidden classes; none where it is UNKNOWN."""
@@ -309,6 +310,12 @@ class Cloak(GuidedDiffusion):
 
     def _leading(self, piece: Inputs) -> torch.Tensor:
         return torch.cat([piece["told"], piece[_ROLE]], dim=1)
+
+    def _beside(self, piece: Inputs) -> torch.Tensor | None:
+        """The drawn class: amplified to the end, it spoils details that the kept one needs."""
+        if not len(self.roles_):
+            return None
+        return torch.cat([torch.zeros_like(piece["told"]), piece[_ROLE]], dim=1)
 
     # What guided diffusion asks for.
 

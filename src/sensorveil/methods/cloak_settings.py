@@ -121,7 +121,7 @@ FAST: Mapping[str, Any] = {
     "limit": 5000,
     "coder_limit": 8000,
     "reader_limit": 2000,
-    "tries": 8,
+    "tries": 12,
     "panel": 4,
     "judge": "panel",
     "epochs": 150,

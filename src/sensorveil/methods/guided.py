@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, cast
@@ -25,7 +25,7 @@ from sensorveil.measures.inference import Panel, seen_shape
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.methods.guided_settings import AVOIDED, GUIDING, PANEL, GuidedSettings
+from sensorveil.methods.guided_settings import AVOIDED, GUIDING, LITTLE, PANEL, GuidedSettings
 from sensorveil.methods.judging import Judge, by_features, by_panel, worth
 from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
 from sensorveil.nets.courses import Gather
@@ -40,6 +40,7 @@ from sensorveil.nets.guidance import (
     best_of,
     bounded,
     classifier_free,
+    within,
 )
 from sensorveil.nets.levels import Levels
 from sensorveil.nets.samplers import SAMPLERS
@@ -125,6 +126,10 @@ class GuidedDiffusion(Obfuscator):
         """What the generator is told of each window of a piece, all of it."""
         return piece["told"]
 
+    def _beside(self, piece: Inputs) -> torch.Tensor | None:
+        """What of it must not be amplified where there is little noise, else 0; None: nothing."""
+        return None
+
     # Learning what all of them need.
 
     def _learn_limits(self, gather: Gather, count: int) -> None:
@@ -149,8 +154,10 @@ class GuidedDiffusion(Obfuscator):
     def _panel(self) -> Panel:
         return Panel(self.settings.panel, PANEL, derived(self.seed, READER), self.device)
 
-    def _fit_generator(self, gather: Gather, told: torch.Tensor, seed: int) -> None:
-        """The denoiser of what `gather` gives, told the features (n, size) of all of it."""
+    def _fit_generator(
+        self, gather: Gather, told: torch.Tensor, seed: int, parts: Sequence[int] = ()
+    ) -> None:
+        """The denoiser of what `gather` gives, told (n, size), which may have several parts."""
         with seeded(seed):
             net = self._blank_net("generator").to(self.device)
         self.nets_["generator"], self.metrics_["generator_loss"] = train_denoiser(
@@ -162,6 +169,7 @@ class GuidedDiffusion(Obfuscator):
             seed,
             dropped=self.settings.dropped,
             decay=self.settings.average,
+            parts=parts,
             of_velocity=isinstance(net, FromVelocity),
             compiled=self.settings.compiled,
             checkpoint=self.checkpoint,
@@ -247,8 +255,11 @@ class GuidedDiffusion(Obfuscator):
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
         def work(piece: Inputs) -> torch.Tensor:
-            keep = piece.get(_weight("keep"), 0.0)
-            led = classifier_free(denoiser, self._leading(piece)[::once], keep)
+            keep, told = piece.get(_weight("keep"), 0.0), self._leading(piece)[::once]
+            led = classifier_free(denoiser, told, keep)
+            if (beside := self._beside(piece)) is not None:
+                apart = classifier_free(denoiser, told, keep, beside[::once])
+                led = within(apart, led, 0, round(LITTLE * len(levels)) - 1)
             led = bounded(led, low, high, levels)
             if readers := self._readers(piece):
                 led = avoiding(led, readers, levels, cast(Gradient, chosen.gradient))

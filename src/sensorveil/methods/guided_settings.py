@@ -34,6 +34,9 @@ GUIDING = (
 )
 """Settings of all of them that can be other ones without training anything anew."""
 
+LITTLE = 0.4
+"""The share of the levels that have little noise: details are made there."""
+
 PANEL = ResampleSettings().reader()
 """Each model of a panel: those of `resample`."""
 

@@ -7,7 +7,7 @@ before each replay that one is filled by `copy_` with what was drawn anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +23,9 @@ from sensorveil.nets.levels import Denoiser, Levels, drawn_noise
 class Draws:
     """All that is random in the loss of n windows.
 
-    `t` (n,) are their levels, `epsilon` (n, *shape) is their noise, and `kept` (n,) says whose
-    condition the denoiser is told; the others learn the unconditional model.
+    `t` (n,) are their levels, `epsilon` (n, *shape) is their noise, and `kept` says whose condition
+    the denoiser is told (n,), or which numbers of it (n, size); where it is told nothing it learns
+    the unconditional model.
     """
 
     t: torch.Tensor
@@ -66,7 +67,7 @@ def denoising_losses(
 
     The levels must lie on the device of x; nothing here waits for it.
     """
-    told = condition * draws.kept.unsqueeze(1)
+    told = condition * draws.kept.view(len(x), -1)
     predicted = denoiser(levels.noised(x, draws.epsilon, draws.t), draws.t, told)
     return (draws.epsilon - predicted).square().reshape(len(x), -1).mean(1)
 
@@ -142,16 +143,21 @@ def train_denoiser(
     *,
     dropped: float,
     decay: float,
+    parts: Sequence[int] = (),
     of_velocity: bool = False,
     compiled: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[nn.Module, list[float]]:
     """Equation (6) with conditions (n, size) of which some are dropped; the averaged network.
 
-    With `of_velocity` the error of each level is that of v (see `FromVelocity`): the noise's,
-    divided by signal_t squared. Then levels of much noise count as well.
+    Where a condition has several `parts`, of so many numbers each, each is dropped by itself: then
+    samples can be led by one of them alone. With `of_velocity` the error of each level is that of
+    v (see `FromVelocity`): the noise's, divided by signal_t squared. Then levels of much noise
+    count as well.
     """
     weight = levels.signal.float() ** (-2 if of_velocity else 0)
+    sizes = parts or (conditions.shape[1],)
+    part = torch.repeat_interleave(torch.tensor(sizes)).to(conditions.device)
     averaged, predict = Averaged(net, decay), as_function(net, compiled)
 
     def loss(index: torch.Tensor) -> torch.Tensor:
@@ -160,7 +166,7 @@ def train_denoiser(
         draws = Draws(
             torch.randint(len(levels), (len(x),), device=x.device),
             torch.randn_like(x),
-            torch.rand(len(x), device=x.device) >= dropped,
+            (torch.rand(len(x), len(sizes), device=x.device) >= dropped)[:, part],
         )
         losses = denoising_losses(predict, x, conditions[index], levels, draws)
         return (weight[draws.t] * losses).mean()

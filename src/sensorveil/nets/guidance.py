@@ -39,11 +39,17 @@ def conditioned(denoiser: Denoiser, condition: torch.Tensor) -> Predictor:
     return predict
 
 
-def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight) -> Predictor:
+def classifier_free(
+    denoiser: Denoiser,
+    condition: torch.Tensor,
+    weight: Weight,
+    beside: torch.Tensor | None = None,
+) -> Predictor:
     """Equation (12): (1 + w) epsilon(x_t, t, c) - w epsilon(x_t, t); CLOAK's equation (7).
 
     Both halves go through the network in one batch; where the weight is the number 0 there is only
-    the first. The authors' code says w for what is 1 + w here.
+    the first. The authors' code says w for what is 1 + w here. The second half is told nothing, or
+    what stands `beside`: of a condition, what both are told is not amplified.
 
     >>> shifted = lambda x, t, condition: condition
     >>> predict = classifier_free(shifted, torch.ones(2, 3), weight=torch.tensor([0.0, 4.0]))
@@ -56,7 +62,7 @@ def classifier_free(denoiser: Denoiser, condition: torch.Tensor, weight: Weight)
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
         twice = torch.cat([x, x])
-        told = torch.cat([condition, torch.zeros_like(condition)])
+        told = torch.cat([condition, torch.zeros_like(condition) if beside is None else beside])
         towards, plain = denoiser(twice, _everywhere(t, told), told).chunk(2)
         # In this form a window of weight 0 has the conditional prediction to the last bit.
         return towards + _beside(weight, x) * (towards - plain)
