@@ -42,8 +42,8 @@ def test_of_the_right_class_comes_first_then_unlike_what_is_avoided() -> None:
 
     def order(weight: float) -> list[int]:
         readers = [(lambda made: made[:, 2].log(), torch.full((3,), weight))]
-        good = worth(judge, lambda made: made, lambda piece: readers)
-        return good(made, {"told": told}).argsort(descending=True).tolist()
+        good = worth(judge, lambda piece: readers)
+        return good(made, made, {"told": told}).argsort(descending=True).tolist()
 
     assert order(0.0) == [1, 2, 0], "of those of the class, the one most like it"
     assert order(1.0) == [2, 1, 0], "of those of the class, the one least like what is avoided"

@@ -247,18 +247,21 @@ class GuidedDiffusion(Obfuscator):
 
     def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
         """From a piece's noise to its signals; with `many` pieces of one size still to come."""
-        chosen, levels = self.settings, self._levels()
-        denoiser = in_half(as_function(self.nets_["generator"], many and chosen.compiled))
-        # All tries of a window are told the same: where the denoiser can make use of that, once.
-        once = chosen.tries if isinstance(self.nets_["generator"], ResidualDenoiser) else 1
+        chosen, levels, net = self.settings, self._levels(), self.nets_["generator"]
+        once, known_of, denoise = 1, _as_it_is, cast(Callable[..., torch.Tensor], net)
+        if isinstance(net, ResidualDenoiser):
+            # All tries of a window are told the same, at all levels: what that comes to is once.
+            once, known_of, denoise = chosen.tries, in_half(net.condition), net.denoised
+        denoiser = in_half(as_function(denoise, many and chosen.compiled))
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
         def work(piece: Inputs) -> torch.Tensor:
             keep, told = piece.get(_weight("keep"), 0.0), self._leading(piece)[::once]
-            led = classifier_free(denoiser, told, keep)
+            known, nothing = known_of(told), known_of(torch.zeros_like(told))
+            led = classifier_free(denoiser, known, keep, nothing)
             if (beside := self._beside(piece)) is not None:
-                apart = classifier_free(denoiser, told, keep, beside[::once])
+                apart = classifier_free(denoiser, known, keep, known_of(beside[::once]))
                 led = within(apart, led, 0, round(LITTLE * len(levels)) - 1)
             led = bounded(led, low, high, levels)
             if readers := self._readers(piece):
@@ -268,11 +271,9 @@ class GuidedDiffusion(Obfuscator):
             return sample(led, piece["noise"], levels, chosen.steps, chance)
 
         if chosen.tries > 1:
-            good = worth(self._judge(), self._finished, self._readers)
-            best = best_of(chosen.tries, work, good)
-        else:
-            best = work
-        return lambda piece: self._finished(best(piece))
+            good = worth(self._judge(), self._readers)
+            return best_of(chosen.tries, work, self._finished, good)
+        return lambda piece: self._finished(work(piece))
 
     def _judge(self) -> Judge:
         centres = torch.from_numpy(self.centres_).to(self.device)
@@ -393,6 +394,10 @@ class GuidedDiffusion(Obfuscator):
 @lru_cache(maxsize=8)  # a stream asks for every window
 def _linear_levels(count: int, device: str) -> Levels:
     return Levels.linear(count).to(device)
+
+
+def _as_it_is(told: torch.Tensor) -> torch.Tensor:
+    return told
 
 
 def _numbers(weights: np.ndarray) -> torch.Tensor:

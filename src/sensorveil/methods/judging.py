@@ -23,16 +23,16 @@ Readers = Callable[[Inputs], list[tuple[Reader, Weight]]]
 
 
 def worth(
-    judge: Judge, finished: Callable[[torch.Tensor], torch.Tensor], readers: Readers
-) -> Callable[[torch.Tensor, Inputs], torch.Tensor]:
-    """How good a try is: like what was told, and unlike what is avoided.
+    judge: Judge, readers: Readers
+) -> Callable[[torch.Tensor, torch.Tensor, Inputs], torch.Tensor]:
+    """How good a try is, as made and as a signal: like what was told, and unlike what is avoided.
 
     A try that is of the class that was told is better than all that are not, and of these one is
     the better the less its reader finds the class to avoid in it.
     """
 
-    def of(made: torch.Tensor, piece: Inputs) -> torch.Tensor:
-        like, right = judge(finished(made), piece["told"])
+    def of(made: torch.Tensor, signal: torch.Tensor, piece: Inputs) -> torch.Tensor:
+        like, right = judge(signal, piece["told"])
         unlike = torch.ones_like(like)
         for read, weight in readers(piece):
             unlike = unlike * (1 - (torch.as_tensor(weight) > 0) * read(made).exp())

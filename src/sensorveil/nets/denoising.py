@@ -123,12 +123,12 @@ class FromVelocity(nn.Module):
         return noise * x + signal * self.net(x, t, condition)
 
 
-def in_half(net: Callable[..., torch.Tensor]) -> Denoiser:
-    """The denoiser, in half precision on a GPU."""
+def in_half(net: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The denoiser, or a part of it, in half precision on a GPU."""
 
-    def predict(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    def predict(x: torch.Tensor, *known: torch.Tensor) -> torch.Tensor:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda, cache_enabled=False):
-            return net(x, t, condition).float()
+            return net(x, *known).float()
 
     return predict
 

@@ -58,14 +58,18 @@ class ResidualDenoiser(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        """The predicted noise, of the shape of x.
+        """The predicted noise, of the shape of x."""
+        return self.denoised(x, t, self.condition(condition))
+
+    def denoised(self, x: torch.Tensor, t: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+        """The same where what `condition` makes of conditions is known: it is at all levels alike.
 
         There may be fewer times and conditions than rows of x: each serves as many that follow one
         another. All tries of a window are told the same, and what that comes to costs most.
         """
         angles = t[:, None] * self.frequencies
         time = self.time(torch.cat([angles.cos(), angles.sin()], dim=1))
-        told = nn.functional.silu(time + self.condition(condition))
+        told = nn.functional.silu(time + known)
         scales, shifts = self.adapt(told).view(len(t), 2, self.blocks, 1, self.width).unbind(1)
         h = self.entry(x.reshape(len(t), -1, x.shape[1]))
         for which in range(self.blocks):

@@ -50,7 +50,7 @@ def graphed(
     return replay
 
 
-def as_function(net: nn.Module, compiled: bool) -> Callable[..., torch.Tensor]:
+def as_function(net: Callable[..., torch.Tensor], compiled: bool) -> Callable[..., torch.Tensor]:
     """The network as it is called; `compiled` fuses its small steps, for one shape of its inputs.
 
     It keeps the weights of the network, and is recorded like any other. Compiling takes a minute

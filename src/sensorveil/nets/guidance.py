@@ -59,11 +59,10 @@ def classifier_free(
     """
     if _off(weight):
         return conditioned(denoiser, condition)
+    told = torch.cat([condition, torch.zeros_like(condition) if beside is None else beside])
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
-        twice = torch.cat([x, x])
-        told = torch.cat([condition, torch.zeros_like(condition) if beside is None else beside])
-        towards, plain = denoiser(twice, _everywhere(t, told), told).chunk(2)
+        towards, plain = denoiser(torch.cat([x, x]), _everywhere(t, told), told).chunk(2)
         # In this form a window of weight 0 has the conditional prediction to the last bit.
         return towards + _beside(weight, x) * (towards - plain)
 
@@ -166,14 +165,16 @@ def within(guided: Predictor, plain: Predictor, first: int, last: int) -> Predic
 def best_of(
     tries: int,
     make: Callable[[Inputs], torch.Tensor],
-    likeness: Callable[[torch.Tensor, Inputs], torch.Tensor],
+    finish: Callable[[torch.Tensor], torch.Tensor],
+    likeness: Callable[[torch.Tensor, torch.Tensor, Inputs], torch.Tensor],
 ) -> Callable[[Inputs], torch.Tensor]:
-    """Of several samples for each row the one that is most like what was asked for.
+    """Of several samples for each row, finished, the one that is most like what was asked for.
 
     `noise` has one more axis than `make` wants, for the tries; all else is the same for each. What
     leaves is chosen by what the samples were made from and by chance alone.
 
-    >>> nearest = best_of(3, lambda given: given["noise"], lambda made, given: -made.abs())
+    >>> nearest = best_of(3, lambda given: given["noise"], lambda made: made,
+    ...     lambda made, finished, given: -made.abs())
     >>> nearest({"noise": torch.tensor([[3.0, -1.0, 2.0], [0.5, 4.0, -4.0]])})
     tensor([-1.0000,  0.5000])
     """
@@ -182,8 +183,10 @@ def best_of(
         each = {name: one.repeat_interleave(tries, 0) for name, one in given.items()}
         each["noise"] = given["noise"].flatten(0, 1)
         made = make(each)
-        chosen = likeness(made, each).view(-1, tries).argmax(1)
-        return made.unflatten(0, (-1, tries))[torch.arange(len(chosen), device=made.device), chosen]
+        finished = finish(made)
+        chosen = likeness(made, finished, each).view(-1, tries).argmax(1)
+        rows = torch.arange(len(chosen), device=made.device)
+        return finished.unflatten(0, (-1, tries))[rows, chosen]
 
     return best
 
