@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -51,6 +53,19 @@ def test_the_same_clients_serve_an_epoch(veil, plan, carrier):
     assert chosen[0] == chosen[1] == chosen[2]
     assert chosen[3] == chosen[4] == chosen[5]
     assert all(len(one) == 2 for one in chosen)
+
+
+def test_nothing_of_a_federation_outlives_it(veil, plan, carrier):
+    """On a GPU each leaves a recording, of which there can be but 32: an experiment has more."""
+    once = InProcess(carrier.trainee, carrier.data, plan)
+    run_rounds(start(veil), replace(plan, epochs=1, rounds=1), once)
+    left = weakref.ref(once)
+    gc.disable()
+    try:
+        del once
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("sends", [{}, {"sends": "changes", "local_steps": 2}])
