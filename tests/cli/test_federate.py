@@ -157,3 +157,64 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     assert (tmp_path / "both" / "information.json").exists()
     words[2] = "information,nothing"
     assert "known: " in command(*words, "--out", "more", code=2)
+
+
+@pytest.fixture
+def tiny(monkeypatch) -> list[str]:
+    """An experiment of few rounds with small fixed models."""
+    monkeypatch.setattr(InferenceSettings, "quick", lambda: InferenceSettings(width=4, epochs=1))
+    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
+    return [*DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+
+
+def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path, tiny):
+    said = command("federate", "experiment", "tuning", *tiny, "--out", "tuning.json")
+    found = json.loads((tmp_path / "tuning.json").read_text())
+    assert found["data"]["part"] == "validation"
+    assert "points of an even guess" in found["chosen"]["rule"]
+    best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
+    assert f"Rates: {best}, by " in " ".join(said.split())
+    rates = ["--plan", "rate=0.002", "--baseline-plan", "rate=0.0005"]
+    command("federate", "experiment", "results", *tiny, *rates, "--out", "results.json")
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["data"]["part"] == "test"
+    assert [(p["algorithm"], p["plan"]["rate"]) for p in found["points"]] == [
+        ("Blinder", 0.002),
+        ("FedBlinder", 0.0005),
+    ]
+    assert (found["plan"]["rate"], found["baseline"]) == (0.002, {"rate": 0.0005})
+
+
+def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeypatch):
+    words = ["federate", "experiment", "results", *tiny, "--out", "results.json"]
+    rounds, measured = experiments.run_rounds, []
+
+    def noted(state, plan, *rest, **named):
+        measured.append(plan.seed)
+        if len(measured) == 2:
+            raise Refusal("the power is gone")
+        return rounds(state, plan, *rest, **named)
+
+    monkeypatch.setattr(experiments, "run_rounds", noted)
+    assert "the power is gone" in command(*words, code=2)
+    assert len(json.loads((tmp_path / "results.json").read_text())["points"]) == 1
+    assert "results.json exists already; go on with --resume" in command(*words, code=2)
+    command(*words, "--resume", "--seeds", "2")
+    assert measured == [0, 0, 0, 1, 1]  # the first was there, the second was cut off
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["seeds"], len(found["raw"])) == ([0, 1], 2)
+    assert [(p["algorithm"], p["seed"]) for p in found["points"]] == [
+        (name, seed) for seed in (0, 1) for name in ("Blinder", "FedBlinder")
+    ]
+    fewer, other = ["--resume"], ["--resume", "--seeds", "2", "--plan", "rate=0.5"]
+    assert "it has other seeds" in command(*words, *fewer, code=2)
+    assert "it has other plan" in command(*words, *other, code=2)
+    several = ["results,unseen", *words[3:], "--resume"]
+    assert "is a file; several" in command(*words[:2], *several, code=2)
+
+
+def test_fedblinder_is_compared_with_as_many_rounds(command, tmp_path):
+    words = ["federate", "experiment", "results", *DATA, *POLICY, *PLAN, "--out", "r.json"]
+    said = command(*words, "--baseline-plan", "rounds=3", code=2)
+    assert "FedBlinder would have 3 rounds and Blinder 2" in said
+    assert list(tmp_path.iterdir()) == []
