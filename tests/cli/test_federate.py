@@ -12,8 +12,10 @@ import torch
 
 from sensorveil.cli import federate
 from sensorveil.cli.main import main
+from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments, in_process
+from sensorveil.federated.sources import Source
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.run import load_run
 
@@ -50,6 +52,10 @@ def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
     assert [place.name for place in tmp_path.iterdir()] == ["run"]
     veil = load_run(tmp_path / "run")
     assert veil.metrics_["federation"]["bytes"] == told["bytes"]
+    assert (told["kind"], told["clients"]) == ("Blinder", 4)  # of six, two are tested
+    plan = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
+    assert plan == {name: told[name] for name in ("kind", "clients", "rounds", "plan")}
+    assert (plan["plan"]["rounds"], plan["plan"]["rate"]) == (2, 1e-3)
     assert veil.origin_.dataset == "simulated"
 
 
@@ -81,12 +87,14 @@ def test_a_private_one_says_its_epsilon_and_its_unit(command):
 def test_fedblinder_and_a_start_of_ones_own(command, tmp_path):
     simulate(command, "first")
     simulate(command, "second", "--start", "first", "--fedblinder")
-    plan = load_run(tmp_path / "second").metrics_["federation"]["plan"]
+    second = load_run(tmp_path / "second")
+    assert second.made_with()["federation"]["kind"] == "FedBlinder"
+    plan = second.metrics_["federation"]["plan"]
     assert (plan["sends"], plan["local_steps"], plan["inner_steps"]) == ("changes", 5, 0)
     assert (tmp_path / "first").is_dir()
 
 
-def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
+def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
     simulate(command, "run")
     words = ["personalise", "run", *DATA, "--person", "2", "--steps", "3", "--out", "own"]
     told = json.loads(command(*words, "--json"))
@@ -97,6 +105,14 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
     assert "person 'nobody' is unknown" in command(
         "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
     )
+    two = load("simulated", people=6).train.select(slice(0, 2))
+    monkeypatch.setattr(Source, "person", lambda own, name: two)
+    said = command("personalise", "run", *DATA, "--person", "2", "--out", "other", code=2)
+    assert " ".join(said.split()) == (
+        "sensorveil: person 2 of simulated: 2 windows are too few: less than 5% of them are taken,"
+        " and at least 2 are needed, so there must be 41; record more"
+    )
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):

@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sample import part
 
+from sensorveil.audit import audit
+from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated.in_process import InProcess, federate
 from sensorveil.federated.keeping import Keeper, as_tensors, restored, summary
@@ -198,3 +201,15 @@ def test_several_attributes_are_hidden_at_once(windows, plan):
         name = f"discriminators.{which}.0.weight"
         assert not torch.equal(before[name], after[name])
     assert trained.obfuscate(windows, seed=1).shape == windows.shape
+
+
+def test_an_audit_says_by_what_plan_a_run_was_federated(veil, windows, plan, monkeypatch):
+    """What attackers find is not asked here."""
+    monkeypatch.setattr(audit, "audit_split", lambda *given, **named: part())
+    plain = replace(plan, epochs=1, rounds=2).fedblinder(rate=0.002)
+    run = federate(veil, windows, plain)
+    split = Split(windows, windows, windows, windows)
+    told = audit.audit([([run], [split])]).run["federation"]
+    assert (told["kind"], told["clients"], told["rounds"]) == ("FedBlinder", 4, 2)
+    assert (told["plan"]["rate"], told["plan"]["local_steps"]) == (0.002, 5)
+    assert "federation" not in audit.audit([([veil], [split])]).run

@@ -335,9 +335,12 @@ def personalise(
     veil = start_run(run)
     options = tuple(given.data_options(option, data).items())
     own = Source(data, None, 0, str(source) if source else None, options, "all").person(person)
-    few = adaptation_set(own, share, seed)
-    with screen.bars():
-        adapted = personalised(veil, few, steps, rate, seed)
+    try:
+        few = adaptation_set(own, share, seed)
+        with screen.bars():
+            adapted = personalised(veil, few, steps, rate, seed)
+    except Refusal as refusal:
+        raise Refusal(f"person {person} of {data}: {refusal}") from None
     sensorveil.save_run(adapted, out)
     screen.say(f"Adapted to {person} by {steps} steps on {len(few)} of {len(own)} windows: {out}")
     screen.result({"run": str(out), **adapted.metrics_["personalised"]})

@@ -250,7 +250,7 @@ def _measured(point: Point, setting: Setting, seed: int) -> dict[str, Any]:
                 values.append(_CURVES[curve](veil, state, carrier, test))
 
     state = run_rounds(State.fresh(veil.weights()), plan, carrier, watch=look)
-    trained = finished(veil, state, plan)
+    trained = finished(veil, state, plan, len(carrier.clients()))
     if point.taking_part < 1:
         people = np.unique(train.subject[inside])
         test = test.select(~np.isin(test.subject, people))

@@ -108,4 +108,4 @@ def federate(
     state = keeper.state(start) if keeper else State.fresh(start)
     carrier = InProcess.of(veil, windows, plan)
     state = run_rounds(state, plan, carrier, keeper.keep if keeper else None, watch)
-    return finished(veil, state, plan)
+    return finished(veil, state, plan, len(carrier.clients()))

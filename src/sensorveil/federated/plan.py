@@ -98,6 +98,11 @@ class Plan(Settings):
         return self.support + self.query
 
     @property
+    def kind(self) -> str:
+        """Whose algorithm it is: in Blinder clients adapt, in FedBlinder they do not."""
+        return "Blinder" if self.inner_steps else "FedBlinder"
+
+    @property
     def total(self) -> int:
         """Rounds in all."""
         return self.epochs * self.rounds
