@@ -12,8 +12,10 @@ import torch
 
 from sensorveil.cli import federate
 from sensorveil.cli.main import main
+from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments, in_process
+from sensorveil.federated.sources import Source
 from sensorveil.measures.inference import InferenceModel, InferenceSettings
 from sensorveil.methods.run import load_run
 
@@ -50,6 +52,10 @@ def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
     assert [place.name for place in tmp_path.iterdir()] == ["run"]
     veil = load_run(tmp_path / "run")
     assert veil.metrics_["federation"]["bytes"] == told["bytes"]
+    assert (told["kind"], told["clients"]) == ("Blinder", 4)  # of six, two are tested
+    plan = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
+    assert plan == {name: told[name] for name in ("kind", "clients", "rounds", "plan")}
+    assert (plan["plan"]["rounds"], plan["plan"]["rate"]) == (2, 1e-3)
     assert veil.origin_.dataset == "simulated"
 
 
@@ -81,12 +87,14 @@ def test_a_private_one_says_its_epsilon_and_its_unit(command):
 def test_fedblinder_and_a_start_of_ones_own(command, tmp_path):
     simulate(command, "first")
     simulate(command, "second", "--start", "first", "--fedblinder")
-    plan = load_run(tmp_path / "second").metrics_["federation"]["plan"]
+    second = load_run(tmp_path / "second")
+    assert second.made_with()["federation"]["kind"] == "FedBlinder"
+    plan = second.metrics_["federation"]["plan"]
     assert (plan["sends"], plan["local_steps"], plan["inner_steps"]) == ("changes", 5, 0)
     assert (tmp_path / "first").is_dir()
 
 
-def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
+def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
     simulate(command, "run")
     words = ["personalise", "run", *DATA, "--person", "2", "--steps", "3", "--out", "own"]
     told = json.loads(command(*words, "--json"))
@@ -97,6 +105,14 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
     assert "person 'nobody' is unknown" in command(
         "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
     )
+    two = load("simulated", people=6).train.select(slice(0, 2))
+    monkeypatch.setattr(Source, "person", lambda own, name: two)
+    said = command("personalise", "run", *DATA, "--person", "2", "--out", "other", code=2)
+    assert " ".join(said.split()) == (
+        "sensorveil: person 2 of simulated: 2 windows are too few: less than 5% of them are taken,"
+        " and at least 2 are needed, so there must be 41; record more"
+    )
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
@@ -157,3 +173,64 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     assert (tmp_path / "both" / "information.json").exists()
     words[2] = "information,nothing"
     assert "known: " in command(*words, "--out", "more", code=2)
+
+
+@pytest.fixture
+def tiny(monkeypatch) -> list[str]:
+    """An experiment of few rounds with small fixed models."""
+    monkeypatch.setattr(InferenceSettings, "quick", lambda: InferenceSettings(width=4, epochs=1))
+    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
+    return [*DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+
+
+def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path, tiny):
+    said = command("federate", "experiment", "tuning", *tiny, "--out", "tuning.json")
+    found = json.loads((tmp_path / "tuning.json").read_text())
+    assert found["data"]["part"] == "validation"
+    assert "points of an even guess" in found["chosen"]["rule"]
+    best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
+    assert f"Rates: {best}, by " in " ".join(said.split())
+    rates = ["--plan", "rate=0.002", "--baseline-plan", "rate=0.0005"]
+    command("federate", "experiment", "results", *tiny, *rates, "--out", "results.json")
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["data"]["part"] == "test"
+    assert [(p["algorithm"], p["plan"]["rate"]) for p in found["points"]] == [
+        ("Blinder", 0.002),
+        ("FedBlinder", 0.0005),
+    ]
+    assert (found["plan"]["rate"], found["baseline"]) == (0.002, {"rate": 0.0005})
+
+
+def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeypatch):
+    words = ["federate", "experiment", "results", *tiny, "--out", "results.json"]
+    rounds, measured = experiments.run_rounds, []
+
+    def noted(state, plan, *rest, **named):
+        measured.append(plan.seed)
+        if len(measured) == 2:
+            raise Refusal("the power is gone")
+        return rounds(state, plan, *rest, **named)
+
+    monkeypatch.setattr(experiments, "run_rounds", noted)
+    assert "the power is gone" in command(*words, code=2)
+    assert len(json.loads((tmp_path / "results.json").read_text())["points"]) == 1
+    assert "results.json exists already; go on with --resume" in command(*words, code=2)
+    command(*words, "--resume", "--seeds", "2")
+    assert measured == [0, 0, 0, 1, 1]  # the first was there, the second was cut off
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["seeds"], len(found["raw"])) == ([0, 1], 2)
+    assert [(p["algorithm"], p["seed"]) for p in found["points"]] == [
+        (name, seed) for seed in (0, 1) for name in ("Blinder", "FedBlinder")
+    ]
+    fewer, other = ["--resume"], ["--resume", "--seeds", "2", "--plan", "rate=0.5"]
+    assert "it has other seeds" in command(*words, *fewer, code=2)
+    assert "it has other plan" in command(*words, *other, code=2)
+    several = ["results,unseen", *words[3:], "--resume"]
+    assert "is a file; several" in command(*words[:2], *several, code=2)
+
+
+def test_fedblinder_is_compared_with_as_many_rounds(command, tmp_path):
+    words = ["federate", "experiment", "results", *DATA, *POLICY, *PLAN, "--out", "r.json"]
+    said = command(*words, "--baseline-plan", "rounds=3", code=2)
+    assert "FedBlinder would have 3 rounds and Blinder 2" in said
+    assert list(tmp_path.iterdir()) == []

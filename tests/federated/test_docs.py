@@ -5,6 +5,7 @@ How it starts Flower's SuperLink and SuperNodes is compared in test_deployment.p
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -67,7 +68,7 @@ def test_every_command_is_known(document, shown):
     assert {subcommand(words) for words in own_commands(shown)} == set(ADDED)
 
 
-def test_commands_run(shown, run, tmp_path):
+def test_commands_run(document, shown, run, tmp_path):
     """In their order and in one folder, since later ones take what earlier ones wrote."""
     for words in own_commands(shown):
         if not over_flower(words):
@@ -77,6 +78,12 @@ def test_commands_run(shown, run, tmp_path):
         Path("several", f"{name}.json") for name in ("communication", "unseen")
     ]
     assert Path("results", "blinder-mobiact-gender-accuracy.json").is_file()
+    tried = json.loads(Path("tuning.json").read_text("utf-8"))["points"]
+    assert [one["plan"]["rate"] / 0.003 for one in tried[::2]] == pytest.approx(
+        [float(times) for times in re.findall(r"[\d.]+", said_of_rates(document))]
+    )
+    tuned = json.loads(Path("tuned.json").read_text("utf-8"))["points"]
+    assert [one["plan"]["rate"] for one in tuned] == [0.003, 0.0009]
 
 
 @pytest.mark.slow
@@ -142,6 +149,11 @@ def test_flower_takes_the_key_of_a_node(shown, tmp_path):
     private = load_ssh_private_key((tmp_path / "node.key").read_bytes(), None)
     public = try_load_public_key(tmp_path / "node.key.pub")
     assert public == public_key_to_bytes(private.public_key())
+
+
+def said_of_rates(document: str) -> str:
+    (found,) = re.findall(r"`tuning` tries (.*) times the plan's", document)
+    return found
 
 
 def own_commands(shown: list[str]) -> list[list[str]]:

@@ -10,6 +10,7 @@ import pytest
 
 import sensorveil
 from sensorveil.cli.main import app
+from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments
 from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment, taking_part
@@ -38,7 +39,7 @@ def setting(plan):
 
 def test_points_are_those_of_the_paper():
     plan = Plan()
-    points = {name: made(plan) for name, made in EXPERIMENTS.items()}
+    points = {name: made(plan, plan.fedblinder()) for name, made in EXPERIMENTS.items()}
     assert [p.values["ratio"] for p in points["heterogeneity"]] == [1, 1, 3, 3, 5, 5, 7, 7, 9, 9]
     assert [p.taking_part for p in points["unseen"]] == [0.5, 0.6, 0.7, 0.8, 0.9]
     batches = points["communication"]
@@ -51,11 +52,122 @@ def test_points_are_those_of_the_paper():
     assert [p.plan.shadows for p in points["shadows"]] == [True, False]
 
 
+def test_uneven_classes_are_the_same_for_both_and_nothing_is_balanced():
+    plan = Plan(balance=90)
+    for point in EXPERIMENTS["heterogeneity"](plan, plan.fedblinder(rate=0.5)):
+        own = (point.plan.skew, point.plan.balance, point.plan.total)
+        assert own == (point.values["ratio"], 90, plan.total)
+        plain = point.values["algorithm"] == "FedBlinder"
+        assert (point.plan.inner_steps, point.plan.rate) == ((0, 0.5) if plain else (1, plan.rate))
+
+
+def test_both_are_tuned_by_a_grid_of_one_size():
+    plan = Plan(rate=0.003)
+    points = EXPERIMENTS["tuning"](plan, plan.fedblinder())
+    for name in ("Blinder", "FedBlinder"):
+        own = [p.plan for p in points if p.values["algorithm"] == name]
+        assert [p.rate for p in own] == [0.0003, 0.0009, 0.003, 0.009]
+        assert {p.inner_steps for p in own} == {int(name == "Blinder")}
+        assert {p.total for p in own} == {plan.total}
+
+
+class Untouchable:
+    """Test windows that nobody may look at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"'{name}' of test windows was read")
+
+    def __len__(self):
+        raise AssertionError("test windows were counted")
+
+
+def unread(split: Split) -> Split:
+    """The same, with test windows that raise, and noise where their samples lay."""
+    spoilt = split.train.store.copy()
+    where = np.flatnonzero(split.test.coverage())
+    assert not split.train.coverage()[where].any()  # no sample is in both
+    spoilt[..., where] = np.random.default_rng(0).normal(size=(*spoilt.shape[:-1], len(where)))
+    parts = {
+        part: replace(getattr(split, part), store=spoilt)
+        for part in ("train", "fitting", "validation")
+    }
+    return Split(test=Untouchable(), **parts)
+
+
+def test_tuning_never_looks_at_test_windows(setting):
+    found = run_experiment("tuning", setting, lambda so_far: None)
+    again = run_experiment("tuning", replace(setting, split=unread(setting.split)), lambda _: None)
+    assert again == found
+    assert len(found["points"]) == 8
+    with pytest.raises(AssertionError, match="of test windows was read"):
+        run_experiment("results", replace(setting, split=unread(setting.split)), lambda _: None)
+
+
+def test_tuning_learns_from_fitting_windows_and_reads_validation_windows(setting, monkeypatch):
+    learnt, looked = [], []
+    fit, obfuscate = Blinder.prepare, Blinder.obfuscate
+    monkeypatch.setattr(
+        Blinder,
+        "prepare",
+        lambda own, windows, *rest: learnt.append(windows) or fit(own, windows, *rest),
+    )
+    monkeypatch.setattr(
+        Blinder,
+        "obfuscate",
+        lambda own, windows, **rest: looked.append(windows) or obfuscate(own, windows, **rest),
+    )
+    run_experiment("tuning", setting, lambda so_far: None)
+    assert [part.origin.part for part in learnt] == ["fitting"]
+    assert [part.origin.part for part in looked] == ["validation"] * 8
+    assert not setting.split.fitting.coverage()[looked[0].coverage() > 0].any()
+
+
+def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
+    rounds = experiments.run_rounds
+
+    def diverging(state, plan, *rest, **named):
+        if plan.rate > 0.002:
+            raise Refusal("round 1: not finite")
+        return rounds(state, plan, *rest, **named)
+
+    monkeypatch.setattr(experiments, "run_rounds", diverging)
+    kept = []
+    found = run_experiment("tuning", setting, lambda so_far: kept.append(len(so_far["points"])))
+    failed = [one for one in found["points"] if "failed" in one]
+    assert [one["rate"] for one in failed] == [0.003, 0.003]  # three times the default
+    assert kept == [*range(1, 9), 8]  # and once more with what was chosen
+    assert found["chosen"]["FedBlinder"]["rate"] < 0.002
+    always = replace(setting, plan=replace(setting.plan, rate=0.1))
+    with pytest.raises(Refusal, match="Blinder failed at every rate; the first time: round 1"):
+        run_experiment("tuning", always, lambda so_far: None)
+
+
+def test_what_is_known_is_not_measured_again(setting, monkeypatch):
+    two = replace(setting, seeds=(0, 1))
+    whole = run_experiment("results", two, lambda so_far: None)
+    known = {"points": whole["points"][:3], "raw": whole["raw"]}
+    measured = []
+    rounds = experiments.run_rounds
+    monkeypatch.setattr(
+        experiments,
+        "run_rounds",
+        lambda state, plan, *rest, **named: (
+            measured.append((plan.seed, plan.inner_steps)) or rounds(state, plan, *rest, **named)
+        ),
+    )
+    assert run_experiment("results", two, lambda so_far: None, known) == whole
+    assert measured == [(1, 0)]  # FedBlinder's second seed alone
+    other = replace(two, baseline={"rate": 0.002})
+    again = run_experiment("results", other, lambda so_far: None, known)
+    assert measured[1:] == [(0, 0), (1, 0)]  # with another rate it is another point
+    assert [one["plan"]["rate"] for one in again["points"]] == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3]
+
+
 @pytest.mark.parametrize("name", ["heterogeneity", "unseen"])
 def test_every_point_is_read(setting, name):
     kept = []
     found = run_experiment(name, setting, lambda so_far: kept.append(len(so_far["points"])))
-    assert kept == list(range(1, len(EXPERIMENTS[name](setting.plan)) + 1))
+    assert kept == list(range(1, {"heterogeneity": 10, "unseen": 5}[name] + 1))
     for point in found["points"]:
         for kind in ("read", "read_dense"):
             assert set(point[kind]) == {"activity", "gender"}
@@ -105,7 +217,7 @@ def test_an_unknown_experiment_is_refused(setting):
 def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
     measured = []
 
-    def noted(name, setting, done):
+    def noted(name, setting, done, known):
         measured.append(name)
         found = {"experiment": name, "points": []}
         done(found)

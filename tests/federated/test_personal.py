@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.client import people_of
 from sensorveil.federated.personal import adaptation_set, personalised
@@ -21,8 +25,29 @@ def test_the_set_is_smaller_than_its_share_and_of_one_person(windows):
     assert set(few.subject) == {1}
     with pytest.raises(Refusal, match="several people"):
         adaptation_set(windows, 0.5, seed=0)
-    with pytest.raises(Refusal, match="too few"):
-        adaptation_set(one, 0.01, seed=0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 1.0])
+def test_too_few_windows_are_refused_with_the_number_that_is_enough(share):
+    def some(count):
+        return Windows.from_signal(np.zeros((count, 1, 4)))
+
+    with pytest.raises(Refusal, match="2 windows are too few") as refused:
+        adaptation_set(some(2), share, seed=0)
+    assert "--share" not in str(refused.value)  # no share of two windows is enough
+    (enough,) = re.findall(r"there must be (\d+)", str(refused.value))
+    assert len(adaptation_set(some(int(enough)), share, seed=0)) == 2
+    if int(enough) > 3:
+        with pytest.raises(Refusal, match=r"or take a larger share \(--share\)"):
+            adaptation_set(some(int(enough) - 1), share, seed=0)
+
+
+def test_windows_of_other_classes_are_none_to_adapt_to(veil, windows):
+    few = people_of(windows)[2].select(slice(0, 6))
+    named = dict(few.classes, activity=("flying", *few.classes["activity"][1:]))
+    codes = dict(few.labels, activity=np.array([0, 0, 0, 0, 0, 1]))
+    with pytest.raises(Refusal, match="1 of 6 windows have classes of activity, gender that"):
+        personalised(veil, replace(few, classes=named, labels=codes))
 
 
 def test_a_strange_person_is_rebuilt_better_afterwards():

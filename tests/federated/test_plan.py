@@ -21,6 +21,18 @@ def test_fedblinder_neither_adapts_nor_balances():
     assert (plain.inner_steps, plain.balance, plain.shadows) == (0, 0, False)
     assert (plain.sends, plain.local_steps, plain.weighted) == ("changes", 5, True)
     assert (plain.batch, plain.total) == (16, Plan(epochs=7).total)
+    assert (Plan().kind, plain.kind) == ("Blinder", "FedBlinder")
+
+
+def test_fedblinder_may_differ_in_all_but_the_number_of_rounds():
+    own = Plan(rate=0.003).fedblinder(rate=0.001, local_steps=3)
+    assert (own.rate, own.local_steps, own.sends) == (0.001, 3, "changes")
+    assert Plan(rate=0.003).fedblinder().rate == 0.003
+    assert Plan(epochs=4, rounds=6).fedblinder(epochs=6, rounds=4).total == 24
+    with pytest.raises(Refusal, match="FedBlinder would have 30 rounds and Blinder 24"):
+        Plan(epochs=4, rounds=6).fedblinder(epochs=5)
+    with pytest.raises(Refusal, match="'rate' is -1; it must be above 0"):
+        Plan().fedblinder(rate=-1)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
 import torch
+from sample import part
 
+from sensorveil.audit import audit
+from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated.in_process import InProcess, federate
 from sensorveil.federated.keeping import Keeper, as_tensors, restored, summary
@@ -51,6 +56,19 @@ def test_the_same_clients_serve_an_epoch(veil, plan, carrier):
     assert chosen[0] == chosen[1] == chosen[2]
     assert chosen[3] == chosen[4] == chosen[5]
     assert all(len(one) == 2 for one in chosen)
+
+
+def test_nothing_of_a_federation_outlives_it(veil, plan, carrier):
+    """On a GPU each leaves a recording, of which there can be but 32: an experiment has more."""
+    once = InProcess(carrier.trainee, carrier.data, plan)
+    run_rounds(start(veil), replace(plan, epochs=1, rounds=1), once)
+    left = weakref.ref(once)
+    gc.disable()
+    try:
+        del once
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("sends", [{}, {"sends": "changes", "local_steps": 2}])
@@ -183,3 +201,15 @@ def test_several_attributes_are_hidden_at_once(windows, plan):
         name = f"discriminators.{which}.0.weight"
         assert not torch.equal(before[name], after[name])
     assert trained.obfuscate(windows, seed=1).shape == windows.shape
+
+
+def test_an_audit_says_by_what_plan_a_run_was_federated(veil, windows, plan, monkeypatch):
+    """What attackers find is not asked here."""
+    monkeypatch.setattr(audit, "audit_split", lambda *given, **named: part())
+    plain = replace(plan, epochs=1, rounds=2).fedblinder(rate=0.002)
+    run = federate(veil, windows, plain)
+    split = Split(windows, windows, windows, windows)
+    told = audit.audit([([run], [split])]).run["federation"]
+    assert (told["kind"], told["clients"], told["rounds"]) == ("FedBlinder", 4, 2)
+    assert (told["plan"]["rate"], told["plan"]["local_steps"]) == (0.002, 5)
+    assert "federation" not in audit.audit([([veil], [split])]).run

@@ -110,7 +110,7 @@ def audit(
         quick=settings.quick,
         parts=tuple(done),
         gaps=gaps(done, veil.policy_.hide),
-        run={"preset": veil.preset, "seed": veil.seed, "settings": veil.about()},
+        run=veil.made_with(),
     )
 
 

@@ -330,7 +330,7 @@ class Audit:
     """For each hidden attribute, the worst accuracy of the second split minus the first's."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
-    """Preset, settings and seed of the run, so that no two are taken for one."""
+    """What the run was trained with: preset, settings, seed, and the plan of a federation."""
     format: int = FORMAT
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
@@ -160,16 +161,30 @@ def experiment(
         list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
     ] = None,
     plan: PlanValues = None,
+    baseline_plan: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline-plan", help="What FedBlinder's plan has of its own, as rate=3e-4."
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed models.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a result that was cut off.")
+    ] = False,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Experiments of Blinder's section 7, over all people in this process."""
+    """Experiments of Blinder's section 7, over all people in this process.
+
+    The result is written after every point. With --resume, what it holds is not measured again;
+    there may be more seeds than before.
+    """
     import sensorveil
     from sensorveil.conditions import conditions
-    from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment
+    from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment, split_for
     from sensorveil.federated.figures import paper_figures
+    from sensorveil.federated.plan import Plan
     from sensorveil.files import write_json
     from sensorveil.measures.inference import InferenceSettings
     from sensorveil.methods.policy import Policy
@@ -184,9 +199,7 @@ def experiment(
     for one in names or [name]:
         if one not in EXPERIMENTS:
             raise refuse_unknown("experiment", one, list(EXPERIMENTS))
-    if out is None or out.exists():
-        raise Refusal(f"{out} exists already" if out else "name the result's file with --out")
-    check_place(out)
+    place = _result_place(out, resume, several=len(names) > 1)
     if seeds < 1:
         raise Refusal(f"--seeds is {seeds}; at least one is needed")
     settings = given.settings(setting, sensorveil.Blinder.Settings, "blinder")
@@ -202,37 +215,72 @@ def experiment(
         veil=lambda seed: sensorveil.Blinder(preset, seed, device, **settings),
         seeds=range(seeds),
         inference=InferenceSettings.quick() if quick else InferenceSettings(),
+        baseline=given.settings(baseline_plan, Plan, "a plan"),
     )
-    origin = split.test.origin
-    dataset = origin.dataset if origin else data
+    shared.plan.fedblinder(**shared.baseline)  # refuses what is wrong before anything is trained
     head = {
         "format": 1,
         "kind": "federated experiment",
-        "data": asdict(origin) if origin else {},
         "keep": list(policy.keep),
         "hide": list(policy.hide),
         "preset": preset,
         "settings": made.about(),
+        "plan": asdict(shared.plan),
+        "baseline": shared.baseline,
         "seeds": list(shared.seeds),
         "inference": asdict(shared.inference or InferenceSettings()),
     }
 
-    def measure(one: str, place: Path) -> dict[str, Any]:
-        own = {**head, "paper": paper_figures(one, dataset, policy.hide)}
+    def measure(one: str, file: Path) -> dict[str, Any]:
+        origin = split_for(one, split).test.origin
+        paper = paper_figures(one, origin.dataset if origin else data, policy.hide)
+        own = {**head, "data": asdict(origin) if origin else {}, "paper": paper}
+        known = _cut_off(file, one, own) if file.exists() else None
 
         def done(found: dict[str, Any]) -> None:
-            write_json(place, {**own, **found, "conditions": conditions(device)})
+            write_json(file, {**own, **found, "conditions": conditions(device)})
 
         with screen.bars():
-            found = run_experiment(one, shared, done)
+            found = run_experiment(one, shared, done, known)
         _print_points(screen, found, (*policy.keep, *policy.hide))
         return {**own, **found}
 
     if len(names) == 1:
-        screen.result(measure(names[0], out))
+        screen.result(measure(names[0], place))
     else:
-        out.mkdir(parents=True)
-        screen.result([measure(one, out / f"{one}.json") for one in names])
+        place.mkdir(parents=True, exist_ok=True)
+        screen.result([measure(one, place / f"{one}.json") for one in names])
+
+
+def _result_place(out: Path | None, resume: bool, several: bool) -> Path:
+    """Where the result goes: a file, or of several experiments a folder."""
+    if out is None:
+        raise Refusal("name the result's file with --out")
+    if out.exists() and not resume:
+        raise Refusal(f"{out} exists already; go on with --resume, or choose another place")
+    if out.exists() and out.is_dir() != several:
+        wanted = "several experiments go to a folder" if several else "one goes to a file"
+        raise Refusal(f"{out} is a {'folder' if out.is_dir() else 'file'}; {wanted}")
+    check_place(out)
+    return out
+
+
+def _cut_off(place: Path, name: str, own: dict[str, Any]) -> dict[str, Any]:
+    """What a file holds of the same experiment with the same settings, and maybe fewer seeds."""
+    from sensorveil.files import read_json
+
+    there = read_json(place)
+    if not isinstance(there, dict) or there.get("kind") != own["kind"]:
+        raise Refusal(f"{place} is no result of an experiment; choose another place for --out")
+    wanted = json.loads(json.dumps({**own, "experiment": name}))
+    wanted["seeds"] = wanted["seeds"][: len(there.get("seeds", []))]
+    other = [key for key, value in wanted.items() if there.get(key) != value]
+    if other:
+        raise Refusal(
+            f"{place} cannot be gone on with, since it has other {', '.join(other)}; give what it"
+            " was made with, or choose another place for --out"
+        )
+    return {key: there[key] for key in ("points", "raw")}
 
 
 def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, ...]) -> None:
@@ -241,6 +289,9 @@ def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, 
     for point in found["points"]:
         plain = {k: v for k, v in point.items() if not isinstance(v, list | dict)}
         own = [f"{k} {v}" for k, v in plain.items() if k not in ("bytes", "rounds", "people")]
+        if "failed" in point:
+            rows.append((", ".join(own), *[""] * (1 + len(attributes))))
+            continue
         shares = [
             f"{100 * point['read'][name]:.1f} ({100 * point['read_dense'][name]:.1f})"
             for name in attributes
@@ -251,6 +302,9 @@ def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, 
         ("point", "MB", *attributes),
         rows,
     )
+    if "chosen" in found:
+        best = {name: one["rate"] for name, one in found["chosen"].items() if name != "rule"}
+        screen.say(f"Rates: {best}, by {found['chosen']['rule']}.")
 
 
 def personalise(
@@ -281,9 +335,12 @@ def personalise(
     veil = start_run(run)
     options = tuple(given.data_options(option, data).items())
     own = Source(data, None, 0, str(source) if source else None, options, "all").person(person)
-    few = adaptation_set(own, share, seed)
-    with screen.bars():
-        adapted = personalised(veil, few, steps, rate, seed)
+    try:
+        few = adaptation_set(own, share, seed)
+        with screen.bars():
+            adapted = personalised(veil, few, steps, rate, seed)
+    except Refusal as refusal:
+        raise Refusal(f"person {person} of {data}: {refusal}") from None
     sensorveil.save_run(adapted, out)
     screen.say(f"Adapted to {person} by {steps} steps on {len(few)} of {len(own)} windows: {out}")
     screen.result({"run": str(out), **adapted.metrics_["personalised"]})

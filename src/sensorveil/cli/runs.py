@@ -239,10 +239,7 @@ def evaluate(
     content = {
         **result.as_dict(),
         "data": [asdict(veil.origin_) for veil in veils if veil.origin_],
-        "runs": [
-            {"preset": veil.preset, "seed": veil.seed, "settings": veil.about(), "made": veil.made_}
-            for veil in veils
-        ],
+        "runs": [{**veil.made_with(), "made": veil.made_} for veil in veils],
         "inference": asdict(settings),
         "conditions": conditions(device),
     }

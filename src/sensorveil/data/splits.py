@@ -30,6 +30,16 @@ class Split:
         """What a run whose windows were of this origin was trained on: `fitting` or `train`."""
         return self.fitting if origin and origin.part == "fitting" else self.train
 
+    def before_testing(self) -> Split:
+        """Validation windows take the place of test windows, which nothing is chosen by.
+
+        >>> from sensorveil.data.catalog import load
+        >>> look = load("simulated", "recording", people=4).before_testing()
+        >>> look.train.origin.part, look.test.origin.part
+        ('fitting', 'validation')
+        """
+        return Split(self.fitting, self.validation, self.fitting, self.validation)
+
 
 def split_windows(
     windows: Windows, corpus: Corpus, protocol: Protocol, split: str | None, fold: int = 0

@@ -74,10 +74,9 @@ def main(grid: Grid, context: Context) -> None:
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
     keeper = Keeper(f"{out}.unfinished", veil, plan, resume=bool(told["resume"]))
-    state = serve(
-        grid, veil.weights(), plan, int(told["clients"]), keeper, patience=told["patience"]
-    )
-    save_run(finished(veil, state, plan), out)
+    clients = int(told["clients"])
+    state = serve(grid, veil.weights(), plan, clients, keeper, patience=told["patience"])
+    save_run(finished(veil, state, plan, clients), out)
     keeper.remove()
 
 

@@ -16,6 +16,7 @@ import torch
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.federated.choice import chosen
 from sensorveil.federated.client import draw_task
 from sensorveil.federated.in_process import InProcess
 from sensorveil.federated.keeping import finished
@@ -31,6 +32,9 @@ from sensorveil.nets.factorised import sampled
 from sensorveil.nets.meta import adapted
 from sensorveil.progress import track
 from sensorveil.recipes.plan import DENSE
+
+RATES = (0.1, 0.3, 1.0, 3.0)
+"""How many times the plan's rate is tried, for Blinder and FedBlinder alike."""
 
 RATIOS = (1.0, 3.0, 5.0, 7.0, 9.0)
 TAKING_PART = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -58,36 +62,48 @@ class Point:
     """How many of the people who are read worst the run is adapted to."""
 
 
-def results(plan: Plan) -> list[Point]:
-    """Figure 8: Blinder and FedBlinder with as many rounds."""
+# Points by Blinder's plan and FedBlinder's, for those who compare them.
+
+
+def tuning(plan: Plan, plain: Plan) -> list[Point]:
+    """Both at the same multiples of their rates, on validation windows: to choose by."""
     return [
-        Point({"algorithm": "Blinder"}, plan),
-        Point({"algorithm": "FedBlinder"}, plan.fedblinder()),
+        Point({"algorithm": name, "rate": one.rate}, one)
+        for times in RATES
+        for name, own in _both(plan, plain).items()
+        for one in [replace(own, rate=float(f"{own.rate * times:.4g}"))]
     ]
 
 
-def heterogeneity(plan: Plan) -> list[Point]:
+def results(plan: Plan, plain: Plan) -> list[Point]:
+    """Figure 8: Blinder and FedBlinder with as many rounds."""
+    return [Point({"algorithm": name}, own) for name, own in _both(plan, plain).items()]
+
+
+def heterogeneity(plan: Plan, plain: Plan) -> list[Point]:
     """Section 7.7: classes more and more uneven; nothing is balanced, for a fair comparison."""
-    points = []
-    for ratio in RATIOS:
-        uneven = replace(plan, skew=ratio)
-        plain = replace(plan.fedblinder(), skew=ratio, balance=plan.balance)
-        points.append(Point({"algorithm": "Blinder", "ratio": ratio}, uneven))
-        points.append(Point({"algorithm": "FedBlinder", "ratio": ratio}, plain))
-    return points
+    return [
+        Point({"algorithm": name, "ratio": ratio}, replace(own, skew=ratio, balance=plan.balance))
+        for ratio in RATIOS
+        for name, own in _both(plan, plain).items()
+    ]
 
 
-def unseen(plan: Plan) -> list[Point]:
+def _both(plan: Plan, plain: Plan) -> dict[str, Plan]:
+    return {"Blinder": plan, "FedBlinder": plain}
+
+
+def unseen(plan: Plan, _: Plan) -> list[Point]:
     """Section 7.8: a share of the people trains, the others are read."""
     return [Point({"taking part": share}, plan, share) for share in TAKING_PART]
 
 
-def personal(plan: Plan) -> list[Point]:
+def personal(plan: Plan, _: Plan) -> list[Point]:
     """Section 7.8: half of the people trains; runs are adapted to the worst of the others."""
     return [Point({"taking part": TAKING_PART[0]}, plan, TAKING_PART[0], adapt_to=WORST)]
 
 
-def communication(plan: Plan) -> list[Point]:
+def communication(plan: Plan, _: Plan) -> list[Point]:
     """Section 7.9: larger batches in fewer rounds with more local steps; and changes of 8 steps.
 
     The latter are ours: once with as many steps in all, and once with more, for a fifth of the
@@ -110,7 +126,7 @@ def communication(plan: Plan) -> list[Point]:
     return points
 
 
-def shadows(plan: Plan) -> list[Point]:
+def shadows(plan: Plan, _: Plan) -> list[Point]:
     """Figure 4: the discriminators' loss on query sets, with and without shadow samples."""
     return [
         Point({"shadows": on}, replace(plan, shadows=on), curves=("discriminators",))
@@ -118,14 +134,23 @@ def shadows(plan: Plan) -> list[Point]:
     ]
 
 
-def information(plan: Plan) -> list[Point]:
+def information(plan: Plan, _: Plan) -> list[Point]:
     """Figure 9: what principal components of the output say, epoch by epoch."""
     return [Point({}, plan, curves=("information",))]
 
 
-EXPERIMENTS: Mapping[str, Callable[[Plan], list[Point]]] = {
+EXPERIMENTS: Mapping[str, Callable[[Plan, Plan], list[Point]]] = {
     made.__name__: made
-    for made in (results, heterogeneity, unseen, personal, communication, shadows, information)
+    for made in (
+        tuning,
+        results,
+        heterogeneity,
+        unseen,
+        personal,
+        communication,
+        shadows,
+        information,
+    )
 }
 
 
@@ -145,10 +170,12 @@ class Setting:
     keep: tuple[str, ...]
     hide: tuple[str, ...]
     plan: Plan
+    """Blinder's; FedBlinder's has other values by its nature, and those of `baseline`."""
     veil: Callable[[int], Blinder]
     """A Blinder that has learnt nothing yet, by seed."""
     seeds: Sequence[int] = (0,)
     inference: InferenceSettings | None = None
+    baseline: Mapping[str, Any] = field(default_factory=dict)
     models: dict[int, Models] = field(default_factory=dict, init=False)
     start: dict[tuple[int, float], Blinder] = field(default_factory=dict, init=False)
 
@@ -157,42 +184,61 @@ Done = Callable[[dict[str, Any]], None]
 """Is given the result so far, so that what is cut off leaves what it has."""
 
 
-def run_experiment(name: str, setting: Setting, done: Done) -> dict[str, Any]:
-    """All points of an experiment, for all seeds, with what fixed models read."""
+def run_experiment(
+    name: str, setting: Setting, done: Done, known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """All points of an experiment, for all seeds, with what fixed models read.
+
+    What is `known` from a run that was cut off, `points` and `raw`, is not measured again.
+    """
     if name not in EXPERIMENTS:
         raise refuse_unknown("experiment", name, list(EXPERIMENTS))
-    points = EXPERIMENTS[name](setting.plan)
-    found: dict[str, Any] = {"experiment": name, "points": []}
-    for seed in setting.seeds:
-        if seed not in setting.models:
-            setting.models[seed] = _fixed_models(setting, seed)
-        models = setting.models[seed]
-        found.setdefault("raw", []).append(read(models, setting.split.test, setting.split.test))
-        for point in track(points, f"points of {name}"):
-            which = (seed, point.taking_part)
-            if which not in setting.start:
-                setting.start[which] = _prepared(setting, *which)
-            measured = _measured(point, setting, setting.start[which], seed, models)
+    choosing = name == tuning.__name__
+    if choosing:  # with models and readers of its own, which never saw validation windows
+        setting = replace(setting, split=split_for(name, setting.split))
+    points = EXPERIMENTS[name](setting.plan, setting.plan.fedblinder(**setting.baseline))
+    test, measure = setting.split.test, _attempted if choosing else _measured
+    found: dict[str, Any] = {"experiment": name}
+    found |= {part: [*(known or {}).get(part, ())] for part in ("points", "raw")}
+    for number, seed in enumerate(setting.seeds):
+        left = [point for point in points if not _is_known(point, seed, found["points"])]
+        if left and len(found["raw"]) == number:
+            found["raw"].append(read(_fixed_models(setting, seed), test, test))
+        for point in track(left, f"points of {name}"):
+            measured = measure(point, setting, seed)
             found["points"].append({**point.values, "seed": seed, **measured})
+            done(found)
+        if choosing:
+            whole = [one for one in found["points"] if one["seed"] in setting.seeds[: number + 1]]
+            even = {hidden: 1 / len(test.classes[hidden]) for hidden in setting.hide}
+            found["chosen"] = chosen(whole, setting.keep, even)
             done(found)
     return found
 
 
+def split_for(name: str, split: Split) -> Split:
+    """What an experiment learns from and looks at: in one to choose by, no test windows."""
+    return split.before_testing() if name == tuning.__name__ else split
+
+
+def _is_known(point: Point, seed: int, known: Sequence[Mapping[str, Any]]) -> bool:
+    own = {**point.values, "seed": seed, "plan": asdict(replace(point.plan, seed=seed))}
+    return any(all(entry.get(key) == value for key, value in own.items()) for entry in known)
+
+
 def _prepared(setting: Setting, seed: int, share: float) -> Blinder:
-    train = setting.split.train
-    own = train.select(taking_part(train, share, seed))
-    return setting.veil(seed).prepare(own, setting.keep, setting.hide)
+    """What federations start from, trained once."""
+    if (seed, share) not in setting.start:
+        train = setting.split.train
+        own = train.select(taking_part(train, share, seed))
+        setting.start[seed, share] = setting.veil(seed).prepare(own, setting.keep, setting.hide)
+    return setting.start[seed, share]
 
 
-def _measured(
-    point: Point,
-    setting: Setting,
-    veil: Blinder,
-    seed: int,
-    models: Models,
-) -> dict[str, Any]:
+def _measured(point: Point, setting: Setting, seed: int) -> dict[str, Any]:
     """One federation, its curves, and what is read from its output."""
     train, test = setting.split.train, setting.split.test
+    veil, models = _prepared(setting, seed, point.taking_part), _fixed_models(setting, seed)
     inside = taking_part(train, point.taking_part, seed)
     plan = replace(point.plan, seed=seed)
     carrier = InProcess.of(veil, train.select(inside), plan)
@@ -204,7 +250,7 @@ def _measured(
                 values.append(_CURVES[curve](veil, state, carrier, test))
 
     state = run_rounds(State.fresh(veil.weights()), plan, carrier, watch=look)
-    trained = finished(veil, state, plan)
+    trained = finished(veil, state, plan, len(carrier.clients()))
     if point.taking_part < 1:
         people = np.unique(train.subject[inside])
         test = test.select(~np.isin(test.subject, people))
@@ -219,6 +265,14 @@ def _measured(
     if point.adapt_to:
         entry["adapted"] = _adapted_to_worst(trained, setting, test, seed, models, point.adapt_to)
     return entry
+
+
+def _attempted(point: Point, setting: Setting, seed: int) -> dict[str, Any]:
+    """The same where some rates are too high: one that diverges must not cost the others."""
+    try:
+        return _measured(point, setting, seed)
+    except Refusal as refusal:
+        return {"plan": asdict(replace(point.plan, seed=seed)), "failed": str(refusal)}
 
 
 def taking_part(windows: Windows, share: float, seed: int) -> np.ndarray:
@@ -259,14 +313,19 @@ def _adapted_to_worst(
 
 
 def _fixed_models(setting: Setting, seed: int) -> Models:
-    """The papers' convolutional networks, and the dense ones that the authors' code judges by."""
-    kinds = {"read": setting.inference, "read_dense": DENSE}
-    device, attributes = setting.veil(seed).device, (*setting.keep, *setting.hide)
-    wanted = [(kind, name) for kind in kinds for name in attributes]
-    return {
-        (kind, name): InferenceModel(kinds[kind], seed, device).fit(setting.split.train, name)
-        for kind, name in track(wanted, "fixed models")
-    }
+    """The papers' convolutional networks, and the dense ones that the authors' code judges by.
+
+    They are trained once.
+    """
+    if seed not in setting.models:
+        kinds = {"read": setting.inference, "read_dense": DENSE}
+        device, attributes = setting.veil(seed).device, (*setting.keep, *setting.hide)
+        wanted = [(kind, name) for kind in kinds for name in attributes]
+        setting.models[seed] = {
+            (kind, name): InferenceModel(kinds[kind], seed, device).fit(setting.split.train, name)
+            for kind, name in track(wanted, "fixed models")
+        }
+    return setting.models[seed]
 
 
 def read(models: Models, output: Windows, truth: Windows) -> dict[str, dict[str, float]]:

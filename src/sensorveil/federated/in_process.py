@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -60,7 +61,10 @@ class InProcess:
             **self._draws(number, chosen)._asdict(),
         }
         if len(chosen) not in self._passes:
-            self._passes[len(chosen)] = recorded(self._updates, given)
+            # It does not know the carrier, or both would outlive a federation until garbage is
+            # collected, with the stream and the memory that a recording has on a GPU.
+            work = partial(_updates, self.trainee, self._everybody, self.plan)
+            self._passes[len(chosen)] = recorded(work, given)
         updates = self._passes[len(chosen)](given)
         return [
             Answer(client, update, len(self.data[client]))
@@ -76,11 +80,12 @@ class InProcess:
             draws.append(own._replace(rows=own.rows + self._first[client]))
         return Draw(*(torch.stack(part).to(device) for part in zip(*draws, strict=True)))
 
-    def _updates(self, given: Inputs) -> torch.Tensor:
-        draw = Draw(*(given[name] for name in Draw._fields))
-        tasks = task_of(self._everybody, draw, self.trainee.nets.design, self.plan)
-        vector, rate = given["vector"][0], given["rate"][0]  # the same for all
-        return client_updates(self.trainee, vector, tasks, self.plan, rate)
+
+def _updates(trainee: Trainee, everybody: ClientData, plan: Plan, given: Inputs) -> torch.Tensor:
+    draw = Draw(*(given[name] for name in Draw._fields))
+    tasks = task_of(everybody, draw, trainee.nets.design, plan)
+    vector, rate = given["vector"][0], given["rate"][0]  # the same for all
+    return client_updates(trainee, vector, tasks, plan, rate)
 
 
 def federate(
@@ -103,4 +108,4 @@ def federate(
     state = keeper.state(start) if keeper else State.fresh(start)
     carrier = InProcess.of(veil, windows, plan)
     state = run_rounds(state, plan, carrier, keeper.keep if keeper else None, watch)
-    return finished(veil, state, plan)
+    return finished(veil, state, plan, len(carrier.clients()))

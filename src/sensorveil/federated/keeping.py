@@ -95,6 +95,7 @@ def summary(state: State, plan: Plan) -> dict[str, Any]:
     """What a run's metrics say: rounds, bytes, refusals by client, and what privacy it has."""
     refused = Counter(f"client {who}: {REASONS[why]}" for _, who, why in state.refusals)
     found: dict[str, Any] = {
+        "kind": plan.kind,
         "plan": asdict(plan),
         "rounds": state.number,
         "bytes": state.bytes_sent,
@@ -110,8 +111,8 @@ def summary(state: State, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def finished(veil: Blinder, state: State, plan: Plan) -> Blinder:
-    """The run that a federation ends in."""
+def finished(veil: Blinder, state: State, plan: Plan, clients: int) -> Blinder:
+    """The run that a federation of so many clients ends in."""
     trained = veil.with_weights(state.vector)
-    trained.metrics_["federation"] = summary(state, plan)
+    trained.metrics_["federation"] = {"clients": clients, **summary(state, plan)}
     return trained

@@ -19,6 +19,10 @@ Ours is that of the clients' local steps in the authors' code. From 2e-3 on such
 """
 
 
+BATCH = 2
+"""The fewest windows to adapt to: each step takes one to learn from and leaves one out."""
+
+
 def adaptation_set(windows: Windows, share: float, seed: int) -> Windows:
     """A random part of one person's windows, smaller than `share`.
 
@@ -29,8 +33,13 @@ def adaptation_set(windows: Windows, share: float, seed: int) -> Windows:
     if len(np.unique(windows.subject)) > 1:
         raise Refusal("these windows are of several people; a run is adapted to one of them")
     count = int(np.ceil(share * len(windows))) - 1
-    if count < 1:
-        raise Refusal(f"{len(windows)} windows are too few to take less than {share:.0%} of them")
+    if count < BATCH:
+        larger = ", or take a larger share (--share)" if len(windows) > BATCH else ""
+        raise Refusal(
+            f"{len(windows)} windows are too few: less than {share:.0%} of them are taken, and at"
+            f" least {BATCH} are needed, so there must be {int(BATCH / share) + 1}; record"
+            f" more{larger}"
+        )
     chosen = np.random.default_rng(seed).choice(len(windows), count, replace=False)
     return windows.select(np.sort(chosen))
 
@@ -43,6 +52,12 @@ def personalised(
     Each step draws a batch and its shadow samples anew.
     """
     known = len(veil.lesson(windows)[0])
+    if known < BATCH:
+        named = ", ".join((*veil.policy_.keep, *veil.policy_.hide))
+        raise Refusal(
+            f"{known} of {len(windows)} windows have classes of {named} that the run knows, and"
+            f" adapting takes at least {BATCH}; label more, or take a larger share (--share)"
+        )
     plan = Plan(
         rounds=steps, support=max(1, min(15, known - 1)), query=1, balance=0, seed=seed, rate=rate
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Settings
@@ -97,6 +98,11 @@ class Plan(Settings):
         return self.support + self.query
 
     @property
+    def kind(self) -> str:
+        """Whose algorithm it is: in Blinder clients adapt, in FedBlinder they do not."""
+        return "Blinder" if self.inner_steps else "FedBlinder"
+
+    @property
     def total(self) -> int:
         """Rounds in all."""
         return self.epochs * self.rounds
@@ -133,19 +139,29 @@ class Plan(Settings):
         """
         return max(1, math.ceil(self.quorum * chosen))
 
-    def fedblinder(self) -> Plan:
+    def fedblinder(self, **own: Any) -> Plan:
         """The paper's baseline with as many rounds: FedAvg of five local steps, nothing balanced.
 
-        The paper says five rounds on the local data and no more; here a round is a batch.
+        The paper says five rounds on the local data and no more; here a round is a batch. It can
+        have values of its `own`, such as the rate of the local steps.
+
+        >>> Plan(rate=0.003).fedblinder(rate=0.001).rate
+        0.001
         """
-        return replace(
-            self,
-            support=0,
-            query=self.batch,
-            inner_steps=0,
-            shadows=False,
-            balance=0,
-            sends="changes",
-            local_steps=5,
-            weighted=True,
-        )
+        plain: dict[str, Any] = {
+            "support": 0,
+            "query": self.batch,
+            "inner_steps": 0,
+            "shadows": False,
+            "balance": 0,
+            "sends": "changes",
+            "local_steps": 5,
+            "weighted": True,
+        }
+        made = replace(self, **{**plain, **own})
+        if made.total != self.total:
+            raise Refusal(
+                f"FedBlinder would have {made.total} rounds and Blinder {self.total}; they are"
+                " compared with as many, so leave epochs and rounds out of the baseline's plan"
+            )
+        return made

@@ -55,7 +55,7 @@ def simulate(
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
     )
-    return finished(veil, ended[0], plan)
+    return finished(veil, ended[0], plan, nodes)
 
 
 def _node_of(run: str, source: Source, context: Context) -> tuple[int, Blinder, Windows]:

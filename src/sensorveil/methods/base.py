@@ -208,6 +208,10 @@ class Obfuscator(ABC):
         """Settings as plain values, for config.json."""
         return asdict(self.settings)
 
+    def made_with(self) -> dict[str, Any]:
+        """What it was trained with, for config.json and for results."""
+        return {"preset": self.preset, "seed": self.seed, "settings": self.about()}
+
     # What a method writes.
 
     @abstractmethod

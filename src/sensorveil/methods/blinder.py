@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -121,6 +121,13 @@ class Blinder(Obfuscator):
     def weights(self) -> torch.Tensor:
         """The weights of all its networks as one vector."""
         return Layout(self.nets_).vector(self.nets_)
+
+    def made_with(self) -> dict[str, Any]:
+        """Preset, seed and settings, and what plan a federation had, with how many clients."""
+        told = self.metrics_.get("federation", {})
+        named = ("kind", "clients", "rounds", "plan")
+        plan = {name: told[name] for name in named if name in told}
+        return {**super().made_with(), **({"federation": plan} if plan else {})}
 
     def loss_weights(self) -> LossWeights:
         """alpha, beta and gamma of loss (4), and how much the error of each kept class counts."""

@@ -18,7 +18,6 @@ from sensorveil.audit.folds import Fold, obfuscated, thinned
 from sensorveil.audit.ladder import climb
 from sensorveil.audit.results import AttributeAudit
 from sensorveil.audit.utility import kept_attribute
-from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.inference import InferenceModel
 from sensorveil.measures.information import mutual_information_mine, window_features
@@ -110,7 +109,7 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """
     asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
-    look = _before_testing(split)
+    look = split.before_testing()
     seed = plan.seeds[0]
     first, second = (
         plan.made(recipe, row.method, one, row.settings).fit(look.train, recipe.keep, recipe.hide)
@@ -150,7 +149,7 @@ def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     class is read: a method that tells nothing is read right as often as classes happen to agree.
     """
     asked, recipe = recipe.parts["validated"], replace(recipe.only_last(), unlisted=())
-    plan = replace(plan, split=_before_testing(plan.split), runs=(), windows=asked["windows"])
+    plan = replace(plan, split=plan.split.before_testing(), runs=(), windows=asked["windows"])
     models, test = raw_models(recipe, plan), plan.test
     found: dict[str, Any] = {
         "seeds": list(plan.seeds),
@@ -174,11 +173,6 @@ def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         )
         done(found)
     return found
-
-
-def _before_testing(split: Split) -> Split:
-    """Validation windows take the place of test windows, which nothing is chosen by."""
-    return Split(split.fitting, split.validation, split.fitting, split.validation)
 
 
 def _read_as(
