@@ -93,6 +93,20 @@ def test_folded_networks_read_the_same(shape: tuple[int, ...]) -> None:
     assert any(isinstance(layer, nn.Dropout) for layer in net.modules())  # the net itself stays
 
 
+@pytest.mark.parametrize("net", [InferenceNet((2, 128), 4, 6), DenseNet((2, 128), 4)])
+def test_folded_networks_learn_nothing_and_leave_all_else_as_it_is(net: nn.Module) -> None:
+    reading, signal = folded(net), torch.randn(3, 2, 128)
+    given = signal.clone()
+    before = reading(signal)
+    assert not before.requires_grad
+    assert all(weights.requires_grad for weights in net.parameters())
+    assert torch.equal(signal, given)
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights += 1
+    assert torch.equal(reading(signal), before)
+
+
 @pytest.mark.parametrize(
     "layer",
     [

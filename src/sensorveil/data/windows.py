@@ -140,7 +140,7 @@ class Windows:
     @property
     def is_complex(self) -> bool:
         """Whether the samples are complex numbers, as in CSI."""
-        return bool(np.iscomplexobj(self.store))
+        return self.store.dtype.kind == "c"
 
     @property
     def subject(self) -> np.ndarray:
@@ -156,13 +156,14 @@ class Windows:
         """A copy of some windows, (n, channels, length), in standard units where scaled."""
         offset = self.offset[index]
         if len(offset) == 1:  # a stream asks for every window
-            signal = self.store[None, ..., offset[0] : offset[0] + self.length].copy()
+            first = offset.item()
+            signal = self.store[None, ..., first : first + self.length]
         else:
             view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
             signal = np.moveaxis(view[..., offset, :], -2, 0)
         if self.scaling is not None:
             return self.scaling.apply(signal)
-        return np.ascontiguousarray(signal)
+        return signal.copy()
 
     def batches(self, size: int) -> Iterator[np.ndarray]:
         """All windows in order, copied `size` at a time."""

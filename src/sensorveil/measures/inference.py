@@ -122,7 +122,7 @@ class InferenceModel:
 
     def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """Scores before the softmax of windows in other standard units, to be differentiated."""
-        return self._in_units(folded(copy.deepcopy(self.net_)).requires_grad_(False), scaling)
+        return self._in_units(folded(self.net_), scaling)
 
     def readings_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """The same where nothing is differentiated: at once, with no copy of the network."""

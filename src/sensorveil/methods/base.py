@@ -147,7 +147,7 @@ class Obfuscator(ABC):
         if seed is not None:
             _check_seed(seed)
         knobs = self._knobs(strength or {}, len(windows))
-        generator = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+        generator = np.random.default_rng(_fresh() if seed is None else seed)
         signal = self._obfuscate(windows.scaled(self.scaling_), knobs, generator)
         with np.errstate(over="ignore"):
             hidden = windows.replaced(self.scaling_.undo(signal))
@@ -288,6 +288,11 @@ class Obfuscator(ABC):
                 raise Refusal(f"strength '{name}' must be one finite number, or one a window")
             knobs[name] = np.broadcast_to(numbers, (count,))
         return knobs
+
+
+def _fresh() -> np.ndarray:
+    """128 bits of the operating system, laid out as numpy takes them fastest."""
+    return np.frombuffer(secrets.token_bytes(16), np.uint32)
 
 
 def _check_seed(seed: int) -> None:

@@ -28,7 +28,7 @@ from hashlib import blake2b
 import numpy as np
 
 from sensorveil.data.windows import Windows
-from sensorveil.measures.signals import dominant_frequency, energy, power_spectrum
+from sensorveil.measures.signals import frequency_and_energy, power_spectrum
 from sensorveil.methods.seal_reading import elapsed
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
@@ -71,15 +71,12 @@ def measured(windows: Windows) -> np.ndarray:
     """
     if not _has_rhythm(windows):
         return np.zeros((len(windows), 2))
-    parts = []
+    parts = [
+        frequency_and_energy(np.abs(batch) if windows.is_complex else batch, windows.rate)
+        for batch in windows.batches(_BATCH)
+    ]
     least = np.array([windows.rate / windows.length, _STILL])
-    for batch in windows.batches(_BATCH):
-        signal = np.abs(batch) if windows.is_complex else batch
-        both = np.empty((len(signal), 2))
-        both[:, 0] = dominant_frequency(power_spectrum(signal), windows.rate, windows.length)
-        both[:, 1] = energy(signal)
-        parts.append(np.log(np.maximum(both, least)))
-    return np.concatenate(parts)
+    return np.log(np.maximum(np.concatenate(parts, axis=1).T, least))
 
 
 def rivals(windows: Windows) -> np.ndarray:
@@ -174,8 +171,8 @@ class Movement:
         ordered = (values + _TIE * lots(windows) if values.any() else values).tolist()
         owner, ranks = whose(windows, past), np.empty_like(values)
         # One window more that lies in the middle: as many as hold its samples where they overlap.
-        since = np.maximum(elapsed(windows.recording, windows.start), 1)
-        middling = np.maximum(windows.length / since, 1).tolist()
+        since = elapsed(windows.recording, windows.start).tolist()
+        middling = [max(windows.length / max(samples, 1), 1) for samples in since]
         keys = list(zip(owner.tolist(), read.tolist(), strict=True))
         pasts: defaultdict[tuple[int, int], tuple[Past, Past]]
         pasts = defaultdict(lambda: (Past(memory), Past(memory)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 
 import torch
@@ -96,7 +96,7 @@ class DenseNet(nn.Module):
 
 @torch.no_grad()
 def folded(net: nn.Module) -> nn.Module:
-    """The same network for reading only: norms are folded into convolutions, dropout is gone.
+    """A copy for reading only: norms are folded into convolutions, dropout and learning are gone.
 
     A single window through a small network costs little but the calls, and these are half of them.
 
@@ -112,8 +112,8 @@ def folded(net: nn.Module) -> nn.Module:
             assert isinstance(before, nn.Conv1d | nn.Conv2d)
             layers[-1] = fuse_conv_bn_eval(before, layer)
         elif not isinstance(layer, nn.Dropout):
-            layers.append(layer)
-    return _Chain(layers).eval()
+            layers.append(copy.deepcopy(layer))
+    return _Chain(layers).eval().requires_grad_(False)
 
 
 class _Chain(nn.Sequential):
@@ -128,19 +128,32 @@ class _Chain(nn.Sequential):
             x = call(x)
         return x
 
+    __call__ = forward  # not what a module does around it
+
 
 def _call(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     """What a layer does, without asking it for its parts at every call."""
     if isinstance(layer, nn.Linear):
-        return partial(nn.functional.linear, weight=layer.weight, bias=layer.bias)
+        turned, bias = layer.weight.t(), layer.bias
+        return lambda x: torch.addmm(bias, x, turned)
     if isinstance(layer, nn.Conv1d):
-        assert (layer.dilation, layer.groups, layer.padding_mode) == ((1,), 1, "zeros")
-        how = {"stride": layer.stride, "padding": layer.padding}
-        return partial(torch.conv1d, weight=layer.weight, bias=layer.bias, **how)
+        return _convolution(layer)
     if isinstance(layer, nn.MaxPool1d):
         assert (layer.padding, layer.dilation, layer.ceil_mode) == (0, 1, False)
-        return partial(torch.max_pool1d, kernel_size=layer.kernel_size, stride=layer.stride)
-    return torch.relu if isinstance(layer, nn.ReLU) else layer.forward
+        size, stride = layer.kernel_size, layer.stride
+        return lambda x: torch.max_pool1d(x, size, stride)
+    if isinstance(layer, nn.AdaptiveAvgPool1d):
+        # With the usual windows of 128 samples there are as many values as cells already.
+        cells, shrink = layer.output_size, layer.forward
+        return lambda x: x if x.shape[-1] == cells else shrink(x)
+    # In place: what goes into it was made by the layer before, and nobody else has it.
+    return torch.relu_ if isinstance(layer, nn.ReLU) else layer.forward
+
+
+def _convolution(layer: nn.Conv1d) -> Callable[[torch.Tensor], torch.Tensor]:
+    assert (layer.dilation, layer.groups, layer.padding_mode) == ((1,), 1, "zeros")
+    weight, bias, stride, padding = layer.weight, layer.bias, layer.stride, layer.padding
+    return lambda x: torch.conv1d(x, weight, bias, stride, padding)
 
 
 def _flat(net: nn.Module) -> Iterator[nn.Module]:

@@ -169,14 +169,17 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-@torch.no_grad()
 def log_probabilities_of(net: nn.Module, signal: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities (n, classes) of windows that lie on the network's device, on the CPU."""
+    """Log-probabilities (n, classes) of windows that lie on the network's device, on the CPU.
+
+    A folded network has nothing to learn; with another one the result holds what made it.
+    """
     if net.training:  # asking is cheaper than telling every layer, and a stream asks often
         net.eval()
     return net(signal).float().log_softmax(1).cpu()
 
 
+@torch.no_grad()
 def log_probabilities(net: nn.Module, gather: Gather, count: int, batch: int) -> torch.Tensor:
     """Log-probabilities of all windows in order: (count, classes), on the CPU."""
     device = next(net.parameters()).device
