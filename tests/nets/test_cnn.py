@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
+from sensorveil.nets.cnn import DenseNet, InferenceNet, abreast, as_real, folded
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,6 @@ def test_folded_networks_learn_nothing_and_leave_all_else_as_it_is(net: nn.Modul
     "layer",
     [
         nn.Conv1d(2, 2, 3, dilation=2),
-        nn.Conv1d(2, 2, 3, groups=2),
         nn.Conv1d(2, 2, 3, padding=1, padding_mode="circular"),
         nn.MaxPool1d(2, padding=1),
         nn.MaxPool1d(2, dilation=2),
@@ -130,3 +129,17 @@ def test_dense_layers_of_the_authors_sizes() -> None:
     assert sizes[0][1] == 256
     signal = torch.randn(3, 2, 128)
     torch.testing.assert_close(folded(net)(signal), net.eval()(signal))
+
+
+@pytest.mark.parametrize("shape", [(2, 128), (3, 20), (1, 24, 18)])
+def test_networks_abreast_read_as_each_by_itself(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    nets = []
+    for _ in range(3):
+        net = InferenceNet(shape, classes=5, width=8)
+        net.train()(torch.randn(16, *shape))  # norms that do something
+        nets.append(folded(net))
+    windows = torch.randn(7, *shape)
+    each = torch.stack([net(windows) for net in nets])
+    torch.testing.assert_close(abreast(nets)(windows), each, atol=1e-5, rtol=1e-4)
+    assert float((each[0] - each[1]).abs().max()) > 0.01

@@ -74,6 +74,21 @@ def test_its_adaptive_norms_are_scales_and_shifts() -> None:
     torch.testing.assert_close(net(x, t, condition), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_levels_are_looked_up_as_they_are_worked_out() -> None:
+    """And after a change of weights, anew."""
+    net, x, t, condition = denoiser(), numbers(4, 3), torch.tensor([0, 7, 50, 99]), numbers(4, 2)
+    before = None
+    for _ in range(3):
+        with torch.no_grad():
+            for weight in net.parameters():
+                weight += 0.1 * torch.randn_like(weight)
+            looked_up = net(x, t, condition)
+            assert torch.equal(net(x, t, condition), looked_up)
+        torch.testing.assert_close(looked_up, net(x, t, condition).detach())
+        assert before is None or not torch.allclose(looked_up, before)
+        before = looked_up
+
+
 def test_one_condition_serves_as_many_rows_as_follow_one_another() -> None:
     with seeded(1):
         net = ResidualDenoiser(3, condition=2, width=8, blocks=2, levels=LEVELS).double()

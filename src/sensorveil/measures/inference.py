@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.nets.cnn import DenseNet, InferenceNet, as_real, folded
+from sensorveil.nets.cnn import DenseNet, InferenceNet, abreast, as_real, folded
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.nets.training import (
     Training,
@@ -102,7 +101,7 @@ class InferenceModel:
 
     def _finish(self, losses: list[float]) -> None:
         self.losses_ = losses
-        self._reading = folded(self.net_)
+        self.reading = folded(self.net_)
 
     def _training(self, windows: Windows, codes: np.ndarray, epochs: int) -> Training:
         """Nothing of the windows is on the device before its first step, nor after its last."""
@@ -122,13 +121,16 @@ class InferenceModel:
 
     def scores_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """Scores before the softmax of windows in other standard units, to be differentiated."""
-        return self._in_units(folded(self.net_), scaling)
+        return self.in_units(folded(self.net_), scaling)
 
     def readings_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """The same where nothing is differentiated: at once, with no copy of the network."""
-        return self._in_units(self._reading, scaling)
+        return self.in_units(self.reading, scaling)
 
-    def _in_units(self, net: nn.Module, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
+    def in_units(
+        self, net: Callable[[torch.Tensor], torch.Tensor], scaling: Scaling
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """A network that reads windows in this model's units, for windows in others."""
         own = self.scaling_
         factor, shift = (
             torch.from_numpy(part).to(self.device)
@@ -149,10 +151,10 @@ class InferenceModel:
         own = windows.scaled(self.scaling_)
         if len(own) <= _PIECE:  # a stream asks for one window at a time: copy it, not its recording
             signal = torch.from_numpy(own.signal).to(self.device)
-            return log_probabilities_of(self._reading, as_real(signal)).numpy()
+            return log_probabilities_of(self.reading, as_real(signal)).numpy()
         gather = own.on(self.device)
         return log_probabilities(
-            self._reading, lambda index: as_real(gather[index]), len(own), batch=_PIECE
+            self.reading, lambda index: as_real(gather[index]), len(own), batch=_PIECE
         ).numpy()
 
     def predict(self, windows: Windows) -> np.ndarray:
@@ -174,7 +176,7 @@ class InferenceModel:
         weights = {k: torch.from_numpy(v) for k, v in part_of(state, "net.").items()}
         self.net_.load_state_dict(weights)
         self.net_.to(self.device)
-        self._reading = folded(self.net_)
+        self.reading = folded(self.net_)
         return self
 
     def _blank(self) -> InferenceNet | DenseNet:
@@ -254,6 +256,7 @@ class Panel:
         """Trains every member on classes that are given, one per window."""
         fit_models(self.members, [(windows, codes, classes)] * len(self.members))
         self.losses_ = [member.losses_ for member in self.members]
+        self._finish()
         return self
 
     def probabilities(self, windows: Windows) -> np.ndarray:
@@ -262,6 +265,19 @@ class Panel:
         for member in self.members[1:]:
             shares += np.exp(member.log_probabilities(windows))
         return shares / len(self.members)
+
+    def readings_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Scores of windows in other standard units, before the softmax: (members, n, classes)."""
+        if self._abreast:
+            return self.members[0].in_units(self._abreast, scaling)
+        each = [member.readings_in(scaling) for member in self.members]
+        return lambda signal: torch.stack([scores(signal) for scores in each])
+
+    def _finish(self) -> None:
+        """On a processor calls cost most: there the members, who share units, are one network."""
+        first, self._abreast = self.members[0], None
+        if torch.device(first.device).type == "cpu" and not first.settings.dense:
+            self._abreast = abreast([member.reading for member in self.members])
 
     def predict(self, windows: Windows) -> np.ndarray:
         """The class of each window that the members together find most likely."""
@@ -281,6 +297,7 @@ class Panel:
         """The panel that `state` was taken from; `shape` is what its networks see."""
         for which, member in enumerate(self.members):
             member.restore(part_of(state, f"{which}."), shape, classes)
+        self._finish()
         return self
 
 

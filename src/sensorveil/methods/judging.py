@@ -61,11 +61,11 @@ def by_panel(panel: Panel, scaling: Scaling, centres: torch.Tensor, is_complex: 
 
     A complex channel comes as two real ones, and the panel wants it as it is.
     """
-    members = [member.readings_in(scaling) for member in panel.members]
+    readings = panel.readings_in(scaling)
 
     def judge(signal: torch.Tensor, told: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         seen = torch.complex(signal[:, ::2], signal[:, 1::2]) if is_complex else signal
-        shares = torch.stack([scores(seen).softmax(1) for scores in members]).mean(0)
+        shares = readings(seen).softmax(2).mean(0)
         wanted = _nearest(told, centres)
         return shares.gather(1, wanted.unsqueeze(1)).squeeze(1), shares.argmax(1) == wanted
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -116,6 +117,58 @@ def folded(net: nn.Module) -> nn.Module:
     return _Chain(layers).eval().requires_grad_(False)
 
 
+@torch.no_grad()
+def abreast(nets: Sequence[nn.Module]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Several `folded` networks of one build as one: windows (n, ...) to scores (nets, n, classes).
+
+    On a processor that takes half the time of one after the other, where there are few windows.
+
+    >>> nets = [folded(InferenceNet(shape=(2, 128), classes=4, width=8)) for _ in range(3)]
+    >>> windows = torch.randn(5, 2, 128)
+    >>> each = torch.stack([net(windows) for net in nets])
+    >>> bool(torch.allclose(abreast(nets)(windows), each, atol=1e-5))
+    True
+    """
+    calls: list[Callable[[torch.Tensor], torch.Tensor]] = []
+    groups = 1  # the first convolution is given the same for all
+    for layers in zip(*nets, strict=True):
+        if isinstance(layers[0], nn.Conv1d | nn.Conv2d):
+            calls.append(_call(_grouped(layers, groups)))
+            groups = len(nets)
+        elif isinstance(layers[0], nn.Flatten):
+            assert groups == len(nets), "convolutions come first"
+            calls.append(lambda x: x.reshape(len(x), len(nets), -1).transpose(0, 1))
+        elif isinstance(layers[0], nn.Linear):
+            calls.append(_stacked(cast(tuple[nn.Linear, ...], layers)))
+        else:
+            calls.append(_call(layers[0]))
+
+    def scores(x: torch.Tensor) -> torch.Tensor:
+        for call in calls:
+            x = call(x)
+        return x
+
+    return scores
+
+
+def _grouped(layers: Sequence[nn.Module], groups: int) -> nn.Module:
+    """Convolutions as one, each on its own group of channels."""
+    whole: Any = copy.deepcopy(layers[0])
+    whole.weight, whole.bias = (
+        nn.Parameter(torch.cat([getattr(layer, part) for layer in layers]), requires_grad=False)
+        for part in ("weight", "bias")
+    )
+    whole.groups = groups
+    return whole
+
+
+def _stacked(layers: Sequence[nn.Linear]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Dense layers as one product of stacks."""
+    turned = torch.stack([layer.weight.t() for layer in layers])
+    bias = torch.stack([layer.bias for layer in layers]).unsqueeze(1)
+    return lambda x: torch.baddbmm(bias, x, turned)
+
+
 class _Chain(nn.Sequential):
     """Layers that are called as plain functions: nobody hooks into them, and that takes time."""
 
@@ -151,9 +204,10 @@ def _call(layer: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _convolution(layer: nn.Conv1d) -> Callable[[torch.Tensor], torch.Tensor]:
-    assert (layer.dilation, layer.groups, layer.padding_mode) == ((1,), 1, "zeros")
-    weight, bias, stride, padding = layer.weight, layer.bias, layer.stride, layer.padding
-    return lambda x: torch.conv1d(x, weight, bias, stride, padding)
+    assert (layer.dilation, layer.padding_mode) == ((1,), "zeros")
+    weight, bias, groups = layer.weight, layer.bias, layer.groups
+    stride, padding = layer.stride, layer.padding
+    return lambda x: torch.conv1d(x, weight, bias, stride, padding, groups=groups)
 
 
 def _flat(net: nn.Module) -> Iterator[nn.Module]:

@@ -39,6 +39,7 @@ class ResidualDenoiser(nn.Module):
         self.register_buffer("signal", levels.signal.float(), persistent=False)
         self.register_buffer("noise", levels.noise.float(), persistent=False)
         self.blocks, self.width = blocks, width
+        self._table: tuple[object, torch.Tensor] | None = None
         rates = 1e4 ** -(torch.arange(width // 2) / (width // 2))
         self.register_buffer("frequencies", rates, persistent=False)
         self.time = nn.Sequential(
@@ -67,18 +68,37 @@ class ResidualDenoiser(nn.Module):
         There may be fewer times and conditions than rows of x: each serves as many that follow one
         another. All tries of a window are told the same, and what that comes to costs most.
         """
-        angles = t[:, None] * self.frequencies
-        time = self.time(torch.cat([angles.cos(), angles.sin()], dim=1))
-        told = nn.functional.silu(time + known)
+        told = nn.functional.silu(self._of_time(t) + known)
         scales, shifts = self.adapt(told).view(len(t), 2, self.blocks, 1, self.width).unbind(1)
         h = self.entry(x.reshape(len(t), -1, x.shape[1]))
-        for which in range(self.blocks):
-            inner = nn.functional.layer_norm(self.first[which](h), (self.width,))
-            inner = torch.addcmul(inner + shifts[:, which], inner, scales[:, which])
-            h = h + self.second[which](nn.functional.silu(inner))
+        adapted = zip(
+            self.first, self.second, (1 + scales).unbind(1), shifts.unbind(1), strict=True
+        )
+        for first, second, scale, shift in adapted:
+            inner = nn.functional.layer_norm(first(h), (self.width,))
+            h = h + second(nn.functional.silu(torch.addcmul(shift, inner, scale)))
         v = self.leave(nn.functional.layer_norm(h, (self.width,)))
         noise, signal = self.noise[t].view(-1, 1, 1), self.signal[t].view(-1, 1, 1)
         return (noise * x.reshape(v.shape) + signal * v).view(x.shape)
+
+    def _of_time(self, t: torch.Tensor) -> torch.Tensor:
+        """What the denoiser is told of levels (n,): (n, width).
+
+        Where a processor samples it is looked up: a window that comes alone would spend a twelfth
+        of its time on it. Weights count their changes, so a table of other weights is seen as such.
+        """
+        if torch.is_grad_enabled() or t.is_cuda:
+            return self._timed(t)
+        weights = tuple(self.time.parameters())
+        now = tuple((one.data_ptr(), one._version) for one in weights)
+        if self._table is None or self._table[0] != now:
+            self._table = now, self._timed(torch.arange(len(self.signal)))
+        return self._table[1][t]
+
+    def _timed(self, t: torch.Tensor) -> torch.Tensor:
+        angles = t[:, None] * self.frequencies
+        found: torch.Tensor = self.time(torch.cat([angles.cos(), angles.sin()], dim=1))
+        return found
 
 
 class LatentReader(nn.Module):
