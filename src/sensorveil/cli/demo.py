@@ -34,7 +34,10 @@ def demo(
         "The application needs the exercise; the arm tells which shoulder is treated: private."
     )
     windows = sensorveil.load("watch")
-    veil = sensorveil.Resample(seed=seed)
+    screen.say(
+        "CLOAK makes every window anew. It is trained twice: attackers have one of their own."
+    )
+    veil = sensorveil.Cloak(seed=seed)
     with screen.bars():
         veil.fit(windows.train, keep="exercise", hide="side")
         hidden = veil.obfuscate(windows.test, seed=seed)

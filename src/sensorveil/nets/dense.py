@@ -71,10 +71,8 @@ class ResidualDenoiser(nn.Module):
         told = nn.functional.silu(self._of_time(t) + known)
         scales, shifts = self.adapt(told).view(len(t), 2, self.blocks, 1, self.width).unbind(1)
         h = self.entry(x.reshape(len(t), -1, x.shape[1]))
-        adapted = zip(
-            self.first, self.second, (1 + scales).unbind(1), shifts.unbind(1), strict=True
-        )
-        for first, second, scale, shift in adapted:
+        adapted = zip((1 + scales).unbind(1), shifts.unbind(1), strict=True)
+        for first, second, (scale, shift) in zip(self.first, self.second, adapted, strict=True):
             inner = nn.functional.layer_norm(first(h), (self.width,))
             h = h + second(nn.functional.silu(torch.addcmul(shift, inner, scale)))
         v = self.leave(nn.functional.layer_norm(h, (self.width,)))
