@@ -133,6 +133,59 @@ def test_the_document_shows_figures_4_and_9() -> None:
     assert f"{ends}, with {most:.2f} at most between" in said()
 
 
+def test_the_document_shows_rates_of_their_own() -> None:
+    place = RESULTS / "blinder-motionsense-gender-tuning.json"
+    tuning = json.loads(place.read_text("utf-8"))
+    assert (tuning["data"]["part"], tuning["seeds"]) == ("validation", [0])
+    rates = sorted({one["rate"] for one in tuning["points"]})
+    assert [len(rates), len(tuning["points"])] == [4, 8]
+    for one in tuning["points"]:
+        named = f"| {one['algorithm']} | {one['rate']:g}"
+        assert f"{named} | {cell([one], 'activity')} | {cell([one], 'gender')} |" in said()
+    chosen = {name: tuning["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
+    assert chosen["Blinder"] == rates[-1]
+    assert (
+        f"Blinder takes {chosen['Blinder']:g}, the largest that was tried,"
+        f" and FedBlinder {chosen['FedBlinder']:g}."
+    ) in said()
+    for name, rate in chosen.items():
+        own = [
+            one for one in measured("motionsense-gender-results-tuned") if one["algorithm"] == name
+        ]
+        assert [one["plan"]["rate"] for one in own] == [rate] * 5
+        cells = f"{cell(own, 'activity')} | {cell(own, 'gender')}"
+        assert f"| {name} | {rate:g} | {cells} |" in said()
+    before, after = (
+        means(
+            [one for one in measured(f"motionsense-gender-{of}") if one["algorithm"] == "Blinder"]
+        )
+        for of in ("results", "results-tuned")
+    )
+    gained = after["read activity"] - before["read activity"]
+    assert f"Blinder gains {gained:.1f} points by its own rate" in said()
+
+
+def test_the_document_shows_uneven_classes() -> None:
+    found = measured("motionsense-gender-heterogeneity")
+    assert len(found) == 10
+    for own in found[::2]:
+        (plain,) = [
+            one for one in found if (one["algorithm"], one["ratio"]) == ("FedBlinder", own["ratio"])
+        ]
+        cells = [cell([one], of) for one in (own, plain) for of in OF]
+        assert own["algorithm"] == "Blinder"
+        assert f"| {own['ratio']:g} | {' | '.join(cells)} |" in said()
+
+
+def test_the_document_says_what_adapting_does() -> None:
+    found = measured("motionsense-gender-personal")
+    adapted = [one for run in found for one in run["adapted"]]
+    assert (len(found), len(adapted)) == (3, 30)
+    before, after = ([one[when] for one in adapted] for when in ("before", "after"))
+    shown = f"activity {cell(before, 'activity')} before and {cell(after, 'activity')} after"
+    assert f"{shown}, gender {cell(before, 'gender')} and {cell(after, 'gender')}." in said()
+
+
 def test_the_document_shows_two_hidden_attributes() -> None:
     own, plain = measured("geotec-both-results")
     place = RESULTS / "blinder-geotec-both-results.json"
