@@ -66,7 +66,7 @@ class Cloak(GuidedDiffusion):
 
     Preset `fast` is ours: latents that start as principal components, a residual MLP that makes
     them in 8 steps, an encoder that compares windows with one point a class, a bottleneck of 1,
-    so that the class alone is told, a coin for the hidden one, and the best of twelve tries. A panel
+    so that the class alone is told, a coin for the hidden one, the best of twelve tries. A panel
     of four models reads the class and judges the tries. Its settings were chosen on validation
     windows of `watch`, of MotionSense and of simulated images. There 112 latents were no better
     than 60, one deviation for all latents was better than one for each, the loss of v no better
