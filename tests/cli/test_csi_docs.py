@@ -148,7 +148,14 @@ def test_figures_in_sentences_are_those_of_the_results() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["csi-simulated-donors", "csi5300-donors", "csi-restored", "csi-simulated-lambda"]
+    "name",
+    [
+        "csi-simulated-donors",
+        "csi5300-donors",
+        "csi-restored",
+        "csi-simulated-lambda",
+        "csi5300-sound-donors",
+    ],
 )
 def test_tables_are_those_of_the_results(name: str) -> None:
     for row in donors(result(name)):
