@@ -609,6 +609,8 @@ def test_demo(done: Command, tmp_path: Path) -> None:
     # With ten people the verdict is at the edge of its 2 points, and rounding can turn it.
     worst = max(a["accuracy"]["value"] for a in side["attacks"] if a["level"] != "raw")
     assert worst < side["majority"] + 0.04, side["verdict"]
+    assert side["verdict"]["status"] in ("hidden", "not hidden")
+    assert not any(session["found"] for session in side["sessions"])
     assert told["conditions"]["command"] == "sensorveil demo --out 'my demo'"
     assert told["dataset"] == "watch"
     assert "<html" in (place / "audit.html").read_text("utf-8")

@@ -219,6 +219,8 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeyp
     assert measured == [0, 0, 0, 1, 1]  # the first was there, the second was cut off
     found = json.loads((tmp_path / "results.json").read_text())
     assert (found["seeds"], len(found["raw"])) == ([0, 1], 2)
+    assert len(found["earlier"]) == 1
+    assert "--resume" not in found["earlier"][0]["command"]
     assert [(p["algorithm"], p["seed"]) for p in found["points"]] == [
         (name, seed) for seed in (0, 1) for name in ("Blinder", "FedBlinder")
     ]

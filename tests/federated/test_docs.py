@@ -83,7 +83,7 @@ def test_commands_run(document, shown, run, tmp_path):
         [float(times) for times in re.findall(r"[\d.]+", said_of_rates(document))]
     )
     tuned = json.loads(Path("tuned.json").read_text("utf-8"))["points"]
-    assert [one["plan"]["rate"] for one in tuned] == [0.003, 0.0009]
+    assert [one["plan"]["rate"] for one in tuned] == [0.009, 0.003]
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_points_are_those_of_the_paper():
     assert [p.plan.shadows for p in points["shadows"]] == [True, False]
 
 
-def test_uneven_classes_are_the_same_for_both_and_nothing_is_balanced():
+def test_uneven_classes_are_the_same_for_both():
     plan = Plan(balance=90)
     for point in EXPERIMENTS["heterogeneity"](plan, plan.fedblinder(rate=0.5)):
         own = (point.plan.skew, point.plan.balance, point.plan.total)

@@ -18,6 +18,7 @@ from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.run import load_run, save_run
 from sensorveil.nets.courses import Checkpoint
+from sensorveil.nets.samplers import SAMPLERS
 
 TINY: dict[str, Any] = {
     "epochs": 2,
@@ -367,6 +368,52 @@ def test_the_drawn_class_is_amplified_where_there_is_much_noise_only() -> None:
         assert (towards[:, size:].sum(1) == 1).all()
         assert (plain[:, :size] == 0).all()
         torch.testing.assert_close(plain[:, size:], towards[:, size:] * (level < 20))
+
+
+def test_with_tries_what_is_told_beside_belongs_to_its_window() -> None:
+    """The small denoiser works out conditions once for all tries; by hand, each try by itself."""
+    windows = example_windows().select(np.arange(5))
+    veil = Cloak(**{**TINY, "coin": True, "tries": 3, "steps": 9}).fit(
+        example_windows(), "activity", "gender"
+    )
+    inputs = veil._inputs(windows.scaled(veil.scaling_), {}, np.random.default_rng(3))
+    assert len(inputs["role"].unique(dim=0)) == 2
+    levels, net = veil._levels(), veil.nets_["generator"]
+    low, high = torch.from_numpy(veil.limits_)
+
+    def one_try(row: int, which: int) -> torch.Tensor:
+        told, role = inputs["told"][row : row + 1], inputs["role"][row : row + 1]
+        whole = torch.cat([told, role], dim=1)
+        alone = torch.cat([torch.zeros_like(told), role], dim=1)
+
+        def led(x: torch.Tensor, t: int) -> torch.Tensor:
+            at = torch.tensor([t])
+            plain = net(x, at, alone if t < 20 else torch.zeros_like(whole))
+            towards = net(x, at, whole)
+            clean = levels.clean_of(x, towards + veil.settings.keep * (towards - plain), t)
+            return levels.epsilon_of(x, clean.clamp(low, high), t)
+
+        made = SAMPLERS["dpm-solver++"](led, inputs["noise"][row, which][None], levels, 9, None)
+        return veil._finished(made)[0]
+
+    with torch.no_grad():
+        found = veil._sampling(torch.Generator(), many=False)(inputs)
+        for row in range(5):
+            apart = [float((found[row] - one_try(row, which)).abs().max()) for which in range(3)]
+            assert min(apart) < 1e-3 < sorted(apart)[1]
+
+
+def test_runs_whose_drawn_class_was_not_learnt_by_itself_are_not_led_by_it() -> None:
+    windows = example_windows()
+    veil = Cloak(**{**TINY, "coin": True}).fit(windows, "activity", "gender")
+    piece = veil._inputs(windows.scaled(veil.scaling_), {}, np.random.default_rng(0))
+    assert veil._beside(piece) is not None
+    older = {name: array for name, array in veil._state().items() if name != "apart"}
+    again = copy.copy(veil)
+    again._restore(older)
+    assert again._beside(piece) is None
+    again._restore(veil._state())
+    assert again._beside(piece) is not None
 
 
 def test_no_coin_is_thrown_for_who_it_is(tiny: Cloak, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_audits_are_of_the_preset_of_today_and_hide_all_that_can_be_told(name: s
     assert with_later_ones(found.run["settings"]) == Cloak("fast").about()
     for one in found.main.attributes:
         assert one.verdict.status == (VOID if one.attribute == "native" else HIDDEN)
-    assert "Everything is hidden but one, which is void" in said()
+    assert "Everything in this table is hidden but one, which is void" in said()
 
 
 def test_the_document_says_that_too_few_images_were_linked() -> None:
@@ -222,6 +222,13 @@ def test_the_document_says_how_far_preset_paper_is_from_hiding_gender() -> None:
     insider = sessions["insider", 60, "recording"]
     shown = "an insider with 60 windows {:.1%} (guessing: {:.1f})"
     assert shown.format(insider[0], 100 * insider[1]) in said()
+    for name, windows, words in (("age", 60, "60 windows"), ("subject", None, "all windows")):
+        points = [
+            100 * (one.accuracy.value - one.majority)
+            for one in found.main.attribute(name).sessions
+            if one.found and one.group == "person" and one.windows == windows
+        ]
+        assert re.search(rf"{words} of a person: {max(points):.1f}", said())
     read = (activity.unchanged.value, activity.raw.value, activity.retrained.value)
     shown = "reads {:.1%} of the activity (raw: {:.1f}), and {:.1%} once it is trained"
     assert shown.format(read[0], 100 * read[1], read[2]) in said()

@@ -238,7 +238,8 @@ def experiment(
         known = _cut_off(file, one, own) if file.exists() else None
 
         def done(found: dict[str, Any]) -> None:
-            write_json(file, {**own, **found, "conditions": conditions(device)})
+            earlier = {"earlier": known["earlier"]} if known else {}
+            write_json(file, {**own, **found, **earlier, "conditions": conditions(device)})
 
         with screen.bars():
             found = run_experiment(one, shared, done, known)
@@ -280,7 +281,9 @@ def _cut_off(place: Path, name: str, own: dict[str, Any]) -> dict[str, Any]:
             f"{place} cannot be gone on with, since it has other {', '.join(other)}; give what it"
             " was made with, or choose another place for --out"
         )
-    return {key: there[key] for key in ("points", "raw")}
+    # Points of one file can be of several commands and machines: all of them are named.
+    earlier = [*there.get("earlier", []), there["conditions"]]
+    return {"points": there["points"], "raw": there["raw"], "earlier": earlier}
 
 
 def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, ...]) -> None:

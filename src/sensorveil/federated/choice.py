@@ -13,7 +13,7 @@ WITHIN = 0.07
 
 RULE = (
     "the highest share of windows whose kept class is read right, in the mean of convolutional and"
-    " dense models and of all seeds, among rates at which either kind reads hidden classes right"
+    " dense models and of all seeds, among rates at which both kinds read hidden classes right"
     f" within {100 * WITHIN:g} points of an even guess; where there is none, the rate nearest to it"
 )
 

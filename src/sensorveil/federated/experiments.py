@@ -81,7 +81,7 @@ def results(plan: Plan, plain: Plan) -> list[Point]:
 
 
 def heterogeneity(plan: Plan, plain: Plan) -> list[Point]:
-    """Section 7.7: classes more and more uneven; nothing is balanced, for a fair comparison.
+    """Section 7.7: classes more and more uneven, for both alike; nothing evens them out again.
 
     What clients learn from is uneven; the run that they start from is made of windows as they are.
     """

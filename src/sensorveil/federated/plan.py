@@ -159,6 +159,8 @@ class Plan(Settings):
             "weighted": True,
         }
         made = replace(self, **{**plain, **own})
+        if made.inner_steps:
+            raise Refusal("FedBlinder does not adapt; leave inner_steps out of the baseline's plan")
         if made.total != self.total:
             raise Refusal(
                 f"FedBlinder would have {made.total} rounds and Blinder {self.total}; they are"

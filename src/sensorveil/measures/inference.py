@@ -26,6 +26,9 @@ from sensorveil.progress import track
 _PIECE = 2048
 """Windows that go through a network at once."""
 
+_FEW = 64
+"""Up to so many windows, networks abreast are faster than one after the other."""
+
 
 @dataclass(frozen=True)
 class InferenceSettings:
@@ -250,13 +253,14 @@ class Panel:
         device: str = "cpu",
     ) -> None:
         seeds = [seed, *(derived(seed, which) for which in range(1, size))]
+        self._abreast: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.members = [InferenceModel(settings, one, device) for one in seeds]
 
     def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Panel:
         """Trains every member on classes that are given, one per window."""
         fit_models(self.members, [(windows, codes, classes)] * len(self.members))
         self.losses_ = [member.losses_ for member in self.members]
-        self._finish()
+        self._abreast = None
         return self
 
     def probabilities(self, windows: Windows) -> np.ndarray:
@@ -268,16 +272,24 @@ class Panel:
 
     def readings_in(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor]:
         """Scores of windows in other standard units, before the softmax: (members, n, classes)."""
-        if self._abreast:
-            return self.members[0].in_units(self._abreast, scaling)
         each = [member.readings_in(scaling) for member in self.members]
-        return lambda signal: torch.stack([scores(signal) for scores in each])
+        together = self._together(scaling)
 
-    def _finish(self) -> None:
-        """On a processor calls cost most: there the members, who share units, are one network."""
-        first, self._abreast = self.members[0], None
-        if torch.device(first.device).type == "cpu" and not first.settings.dense:
+        def scores(signal: torch.Tensor) -> torch.Tensor:
+            if together and len(signal) <= _FEW:
+                return together(signal)
+            return torch.stack([read(signal) for read in each])
+
+        return scores
+
+    def _together(self, scaling: Scaling) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """All members, who share their units, as one network: on a processor few windows gain."""
+        first = self.members[0]
+        if torch.device(first.device).type != "cpu" or first.settings.dense:
+            return None
+        if self._abreast is None:  # a stream asks for every window
             self._abreast = abreast([member.reading for member in self.members])
+        return first.in_units(self._abreast, scaling)
 
     def predict(self, windows: Windows) -> np.ndarray:
         """The class of each window that the members together find most likely."""
@@ -297,7 +309,7 @@ class Panel:
         """The panel that `state` was taken from; `shape` is what its networks see."""
         for which, member in enumerate(self.members):
             member.restore(part_of(state, f"{which}."), shape, classes)
-        self._finish()
+        self._abreast = None
         return self
 
 

@@ -104,8 +104,9 @@ class Cloak(GuidedDiffusion):
         self._learn_limits(latents.__getitem__, len(windows))
         features, roles = self._features(windows), self._own_roles(windows)
         told, seed = torch.cat([features, roles], dim=1), derived(self.seed, _GENERATOR)
-        parts = (features.shape[1], roles.shape[1])
+        parts = [size for size in (features.shape[1], roles.shape[1]) if size]
         self._fit_generator(latents.__getitem__, told, seed, parts)  # equations (5) and (7)
+        self.apart_ = True
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
         self._probe_condition(windows)
@@ -312,8 +313,11 @@ class Cloak(GuidedDiffusion):
         return torch.cat([piece["told"], piece[_ROLE]], dim=1)
 
     def _beside(self, piece: Inputs) -> torch.Tensor | None:
-        """The drawn class: amplified to the end, it spoils details that the kept one needs."""
-        if not len(self.roles_):
+        """The drawn class: amplified to the end, it spoils details that the kept one needs.
+
+        Where it was learnt by itself: in older runs it was dropped whenever the kept one was.
+        """
+        if not len(self.roles_) or not self.apart_:
             return None
         return torch.cat([torch.zeros_like(piece["told"]), piece[_ROLE]], dim=1)
 
@@ -385,9 +389,15 @@ class Cloak(GuidedDiffusion):
         return dense_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {**super()._state(), "spreads": self.spreads_, "roles": self.roles_}
+        return {
+            **super()._state(),
+            "spreads": self.spreads_,
+            "roles": self.roles_,
+            "apart": np.array([self.apart_]),
+        }
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.spreads_ = state["spreads"]
         self.roles_ = state.get("roles", np.zeros((0, 1), np.int64))  # older runs have no coin
+        self.apart_ = bool(state.get("apart", np.array([False]))[0])
         super()._restore(state)

@@ -59,7 +59,7 @@ def _short(made: Method) -> Obfuscator:
     few: dict[str, Any] = {
         name: min(value, EPOCHS)
         for name, value in vars(made().settings).items()
-        if name.endswith("epochs")
+        if name.endswith("epochs") and isinstance(value, int)
     }
     return made(seed=1, **few)
 

@@ -170,7 +170,10 @@ def _stacked(layers: Sequence[nn.Linear]) -> Callable[[torch.Tensor], torch.Tens
 
 
 class _Chain(nn.Sequential):
-    """Layers that are called as plain functions: nobody hooks into them, and that takes time."""
+    """Layers that are called as plain functions: nobody hooks into them, and that takes time.
+
+    The functions hold the weights: who moves or loads others into it must build it anew.
+    """
 
     def __init__(self, layers: list[nn.Module]) -> None:
         super().__init__(*layers)

@@ -146,10 +146,10 @@ def bounded(predict: Predictor, low: torch.Tensor, high: torch.Tensor, levels: L
 
 
 def within(guided: Predictor, plain: Predictor, first: int, last: int) -> Predictor:
-    """Guided at the levels from `first` to `last`, both included, and plain at all others.
+    """One prediction at the levels from `first` to `last`, both included, another at all others.
 
-    Kynkäänniemi and others (2024) guide images in a middle interval only: at high noise guidance
-    loses variety, at low noise it does nothing but cost.
+    CLOAK leads by less of its condition at low levels. Kynkäänniemi and others (2024) guide images
+    in a middle interval only: at high noise guidance loses variety, at low noise it only costs.
 
     >>> often = within(lambda x, t: x + 1, lambda x, t: x, first=100, last=800)
     >>> [float(often(torch.zeros(1), t)) for t in (99, 100, 800, 801)]
