@@ -122,7 +122,7 @@ def fids(study: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "lambdas"), [("in-domain", (0.1, 1, 10)), ("cross-domain", (0.1, 1))]
+    ("protocol", "lambdas"), [("in-domain", (0.1, 1, 10)), ("cross-domain", (0.1, 1, 10))]
 )
 def test_lambdas_are_those_of_the_results(protocol: str, lambdas: tuple[float, ...]) -> None:
     for row in gains_by_lambda(protocol, lambdas):
