@@ -53,3 +53,8 @@ def test_fedblinder_may_differ_in_all_but_the_number_of_rounds():
 def test_plans_without_sense_are_refused(given, words):
     with pytest.raises(Refusal, match=words):
         Plan(**given)
+
+
+def test_a_baseline_that_adapts_is_refused() -> None:
+    with pytest.raises(Refusal, match="does not adapt; leave inner_steps out"):
+        Plan().fedblinder(inner_steps=1)

@@ -32,6 +32,9 @@ def test_the_panel_judges_as_it_reads(kind: str) -> None:
     np.testing.assert_allclose(like.numpy(), shares[np.arange(len(told)), told], atol=1e-4)
     np.testing.assert_array_equal(right.numpy(), shares.argmax(1) == told)
     assert 0 < right.sum() < len(windows)
+    with torch.no_grad():  # few windows are read by all members abreast
+        few, _ = judge(signal[:8], centres[torch.from_numpy(told[:8])])
+    torch.testing.assert_close(few, like[:8], atol=1e-5, rtol=1e-4)
 
 
 def test_of_the_right_class_comes_first_then_unlike_what_is_avoided() -> None:

@@ -158,9 +158,9 @@ class Plan(Settings):
             "local_steps": 5,
             "weighted": True,
         }
-        made = replace(self, **{**plain, **own})
-        if made.inner_steps:
+        if own.get("inner_steps"):
             raise Refusal("FedBlinder does not adapt; leave inner_steps out of the baseline's plan")
+        made = replace(self, **{**plain, **own})
         if made.total != self.total:
             raise Refusal(
                 f"FedBlinder would have {made.total} rounds and Blinder {self.total}; they are"
