@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sensorveil.data.catalog import load
 from sensorveil.methods.conformance import _short, example_windows
@@ -49,10 +50,10 @@ def of_audit():
     obfuscator = registry["noise"](snr=5.0).fit(split.train, keep="activity", hide="gender")
     (part,) = audit([([obfuscator], [split])], AuditSettings.for_two_cores()).parts
     found = {
-        one.name: {f"{a.level} / {a.family}": a.accuracy.value for a in one.attacks}
+        one.attribute: {f"{a.level} / {a.family}": a.accuracy.value for a in one.attacks}
         for one in part.attributes
     }
-    return found | {"kept": part.kept[0].fixed.value}
+    return found | {"kept": part.kept[0].unchanged.value}
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
@@ -69,6 +70,7 @@ def test_audit():
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     old = json.loads(STORED.read_text()) if STORED.exists() else {}
     only = sys.argv[1:]
     new = {f"{n} {m}": of_method(n, m) for n, m in CASES if not only or n in only}
