@@ -1,7 +1,7 @@
 """How PrivDiffuser's two kinds of classifiers are trained (Yang and Ardakanian 2025).
 
 The surrogate utility model, whose features the denoiser is told (`diffusion/training.py`),
-and for each hidden attribute an auxiliary privacy model, held back by estimates of mutual information.
+and for each hidden attribute an auxiliary privacy model, held back by mutual information.
 """
 
 from __future__ import annotations
