@@ -11,11 +11,11 @@ import torch
 from cloak_sizes import TINY
 
 from sensorveil.data.windows import UNKNOWN
+from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.errors import Refusal
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.run import load_run, save_run
-from sensorveil.nets.samplers import SAMPLERS
 
 
 @pytest.fixture(scope="module")

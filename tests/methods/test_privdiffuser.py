@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from sensorveil.data.windows import UNKNOWN
+from sensorveil.diffusion.features import FeatureSettings
+from sensorveil.diffusion.unet import UNetSettings
 from sensorveil.errors import Refusal
 from sensorveil.methods import pieces as in_pieces
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.run import load_run, run_card, save_run
-from sensorveil.nets.features import FeatureSettings
-from sensorveil.nets.unet import UNetSettings
 
 TINY: dict[str, Any] = {
     "epochs": 2,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.errors import Refusal
 from sensorveil.nets.degradation import Degradation, rf_diffusion
-from sensorveil.nets.levels import Levels
 
 WIFI = {"count": 100, "first": 1e-4, "last": 0.003}
 
@@ -25,7 +25,7 @@ def test_the_published_schedule() -> None:
 
 
 def test_without_blur_variances_are_the_usual_levels() -> None:
-    usual = Levels.of_betas(torch.linspace(5e-4, 0.1, 200, dtype=torch.float64))
+    usual = NoiseSchedule.of_betas(torch.linspace(5e-4, 0.1, 200, dtype=torch.float64))
     found = Degradation.linear(8, 200, 5e-4, 0.1).levels
     torch.testing.assert_close(found.signal, usual.signal)
     torch.testing.assert_close(found.noise, usual.noise)

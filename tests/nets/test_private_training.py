@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.errors import Refusal
 from sensorveil.nets import private_training
 from sensorveil.nets.csi import CsiTransformer, Repair, TransformerSettings
-from sensorveil.nets.features import FeatureNet, FeatureSettings
 from sensorveil.nets.private_training import (
     PrivateCourse,
     PrivateSteps,

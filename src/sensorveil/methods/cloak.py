@@ -15,17 +15,7 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.errors import Refusal
-from sensorveil.measures.probes import held_out_people, probes
-from sensorveil.methods.classes import joint_classes
-from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
-from sensorveil.methods.guided import GuidedDiffusion
-from sensorveil.methods.pieces import pieces
-from sensorveil.nets.contrastive import ClassPoints, PublishedEncoder, SmallEncoder, train_encoder
-from sensorveil.nets.courses import Checkpoint
-from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
-from sensorveil.nets.graphs import Inputs
-from sensorveil.nets.latent import (
+from sensorveil.diffusion.autoencoder import (
     Autoencoder,
     convolutional_autoencoder,
     dense_autoencoder,
@@ -33,8 +23,23 @@ from sensorveil.nets.latent import (
     start_linear,
     train_autoencoder,
 )
+from sensorveil.diffusion.contrastive import (
+    ClassPoints,
+    PublishedEncoder,
+    SmallEncoder,
+    train_encoder,
+)
+from sensorveil.diffusion.mlp import LatentReader, ResidualDenoiser, train_reader
+from sensorveil.diffusion.unet import UNet
+from sensorveil.errors import Refusal
+from sensorveil.measures.probes import held_out_people, probes
+from sensorveil.methods.classes import joint_classes
+from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
+from sensorveil.methods.guided import GuidedDiffusion
+from sensorveil.methods.pieces import pieces
+from sensorveil.nets.courses import Checkpoint
+from sensorveil.nets.graphs import Inputs
 from sensorveil.nets.seeding import derived, seeded
-from sensorveil.nets.unet import UNet
 
 _CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
 _BOTTLENECK = "bottleneck"

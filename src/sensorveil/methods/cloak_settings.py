@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sensorveil.diffusion.features import FeatureSettings
+from sensorveil.diffusion.unet import UNetSettings
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.guided_settings import GuidedSettings
 from sensorveil.nets.courses import Course
-from sensorveil.nets.features import FeatureSettings
-from sensorveil.nets.unet import UNetSettings
 
 LAYERS = ("published", "small")
 """Whose networks: those of the paper, or ours, which are far smaller."""

@@ -17,6 +17,9 @@ from torch import nn
 
 from sensorveil.data.phases import aligned, antennas_of
 from sensorveil.data.windows import Scaling, Windows
+from sensorveil.diffusion.guidance import classifier_free
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import drawn_noise
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Capabilities
 from sensorveil.methods.csi_settings import PRESETS, CsiSettings
@@ -33,8 +36,6 @@ from sensorveil.nets.generator_training import (
     train_parts_privately,
     train_plainly,
 )
-from sensorveil.nets.guidance import classifier_free
-from sensorveil.nets.levels import drawn_noise
 from sensorveil.nets.private_training import (
     Canaries,
     Spent,
@@ -43,7 +44,6 @@ from sensorveil.nets.private_training import (
     secret_generator,
     train_privately,
 )
-from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.nets.seeding import derived, seeded
 
 _ASKED = 8  # levels at which it is asked how well it knows a window

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sensorveil.data.phases import PHASES
+from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Settings
 from sensorveil.nets.csi import TransformerSettings
 from sensorveil.nets.degradation import SUMS
 from sensorveil.nets.private_training import PrivateCourse
-from sensorveil.nets.samplers import SAMPLERS
 
 MODES = ("plain", "hybrid", "hybrid-dp", "dp")
 """How it is trained: without noise, by the paper's algorithm 1, or with a guarantee in two ways."""

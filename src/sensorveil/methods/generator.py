@@ -17,6 +17,8 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
+from sensorveil.diffusion.privdiffusion import train_surrogate
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import part_of
 from sensorveil.measures.inference import seen_shape
@@ -26,8 +28,6 @@ from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.cnn import as_real
 from sensorveil.nets.courses import Course
 from sensorveil.nets.csi import as_pairs, from_pairs
-from sensorveil.nets.features import FeatureNet, FeatureSettings
-from sensorveil.nets.privdiffusion import train_surrogate
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
 

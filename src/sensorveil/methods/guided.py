@@ -19,6 +19,20 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.diffusion.guidance import (
+    Gradient,
+    Reader,
+    Weight,
+    avoiding,
+    best_of,
+    bounded,
+    classifier_free,
+    within,
+)
+from sensorveil.diffusion.mlp import ResidualDenoiser
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import FromVelocity, in_half, train_denoiser
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.inference import Panel, seen_shape
@@ -29,21 +43,7 @@ from sensorveil.methods.guided_settings import AVOIDED, GUIDING, LITTLE, PANEL, 
 from sensorveil.methods.judging import Judge, by_features, by_panel, worth
 from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
 from sensorveil.nets.courses import Gather
-from sensorveil.nets.denoising import FromVelocity, in_half, train_denoiser
-from sensorveil.nets.dense import ResidualDenoiser
 from sensorveil.nets.graphs import Inputs, as_function, recorded
-from sensorveil.nets.guidance import (
-    Gradient,
-    Reader,
-    Weight,
-    avoiding,
-    best_of,
-    bounded,
-    classifier_free,
-    within,
-)
-from sensorveil.nets.levels import Levels
-from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
 
@@ -343,7 +343,7 @@ class GuidedDiffusion(Obfuscator):
     def _places(self, rows: slice) -> torch.Tensor:
         return torch.arange(rows.start, rows.stop, device=self.device)
 
-    def _levels(self) -> Levels:
+    def _levels(self) -> NoiseSchedule:
         return _linear_levels(self.settings.levels, self.device)
 
     def _tensor(self, codes: np.ndarray) -> torch.Tensor:
@@ -392,8 +392,8 @@ class GuidedDiffusion(Obfuscator):
 
 
 @lru_cache(maxsize=8)  # a stream asks for every window
-def _linear_levels(count: int, device: str) -> Levels:
-    return Levels.linear(count).to(device)
+def _linear_levels(count: int, device: str) -> NoiseSchedule:
+    return NoiseSchedule.linear(count).to(device)
 
 
 def _as_it_is(told: torch.Tensor) -> torch.Tensor:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Settings
 from sensorveil.methods.judging import JUDGES
 from sensorveil.methods.resample import ResampleSettings
 from sensorveil.nets.courses import Course
-from sensorveil.nets.samplers import SAMPLERS
 
 AVOIDED = ("wearer", "predicted", "random", "none")
 """What the guidance leads away from: the wearer's true class, the class that is read, any, none."""

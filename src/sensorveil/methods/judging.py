@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 
 from sensorveil.data.windows import Scaling
+from sensorveil.diffusion.guidance import Reader, Weight
 from sensorveil.measures.inference import Panel
 from sensorveil.nets.graphs import Inputs
-from sensorveil.nets.guidance import Reader, Weight
 
 JUDGES = ("features", "panel")
 """By the features that the generator is told, or by the panel that read the wearer's class."""

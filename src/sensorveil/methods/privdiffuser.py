@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.diffusion.features import FeatureNet
+from sensorveil.diffusion.privdiffusion import train_auxiliary, train_surrogate
+from sensorveil.diffusion.training import FromVelocity
+from sensorveil.diffusion.unet import UNet
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.pieces import pieces
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
-from sensorveil.nets.denoising import FromVelocity
-from sensorveil.nets.features import FeatureNet
-from sensorveil.nets.privdiffusion import train_auxiliary, train_surrogate
 from sensorveil.nets.seeding import derived, seeded
-from sensorveil.nets.unet import UNet
 
 _SURROGATE, _GENERATOR, _AUXILIARY = 11, 12, 13  # what seeds are for
 

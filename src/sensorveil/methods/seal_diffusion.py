@@ -16,20 +16,20 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import Windows
-from sensorveil.files import part_of
-from sensorveil.methods.pieces import as_real, pieces
-from sensorveil.nets.courses import Course, Gather
-from sensorveil.nets.denoising import train_denoiser
-from sensorveil.nets.dense import ResidualDenoiser
-from sensorveil.nets.guidance import bounded, classifier_free
-from sensorveil.nets.latent import (
+from sensorveil.diffusion.autoencoder import (
     Autoencoder,
     convolutional_autoencoder,
     start_linear,
     train_autoencoder,
 )
-from sensorveil.nets.levels import Levels
-from sensorveil.nets.samplers import SAMPLERS
+from sensorveil.diffusion.guidance import bounded, classifier_free
+from sensorveil.diffusion.mlp import ResidualDenoiser
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import train_denoiser
+from sensorveil.files import part_of
+from sensorveil.methods.pieces import as_real, pieces
+from sensorveil.nets.courses import Course, Gather
 from sensorveil.nets.seeding import derived, seeded
 
 _CODER, _DENOISER = 1, 2  # what seeds are for
@@ -152,8 +152,8 @@ class Diffusion:
         return net.to(self.device)
 
     @cached_property
-    def _levels(self) -> Levels:
-        return Levels.linear().to(self.device)
+    def _levels(self) -> NoiseSchedule:
+        return NoiseSchedule.linear().to(self.device)
 
 
 def _course(steps: int, batch: int, rate: float, count: int) -> Course:

@@ -17,9 +17,9 @@ from itertools import pairwise
 
 import torch
 
+from sensorveil.diffusion.samplers import even_levels
+from sensorveil.diffusion.schedule import NoiseSchedule, drawn_noise
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.nets.levels import Levels, drawn_noise
-from sensorveil.nets.samplers import even_levels
 
 SUMS = ("variances", "amplitudes")
 """How the noises of several levels add up."""
@@ -74,11 +74,11 @@ class Degradation:
         return Degradation(self.signal.to(device), self.noise.to(device))
 
     @property
-    def levels(self) -> Levels:
+    def levels(self) -> NoiseSchedule:
         """The same as levels that are even over time, which the samplers need."""
         if not torch.equal(self.signal, self.signal[:, :1].expand_as(self.signal)):
             raise Refusal("a blur differs from place to place; only sampler 'rf-diffusion' can")
-        return Levels(self.signal[:, 0], self.noise[:, 0])
+        return NoiseSchedule(self.signal[:, 0], self.noise[:, 0])
 
     def noised(
         self, clean: torch.Tensor, epsilon: torch.Tensor, t: torch.Tensor | int
@@ -127,4 +127,6 @@ def rf_diffusion(
 def even_levels_of(degradation: Degradation, steps: int) -> tuple[int, ...]:
     """Levels at even distances, from the highest to the lowest."""
     middle = degradation.signal.shape[1] // 2
-    return even_levels(Levels(degradation.signal[:, middle], degradation.noise[:, middle]), steps)
+    return even_levels(
+        NoiseSchedule(degradation.signal[:, middle], degradation.noise[:, middle]), steps
+    )

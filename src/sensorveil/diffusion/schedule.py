@@ -32,7 +32,7 @@ _LARGEST = 0.999
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class NoiseSchedule:
     """How much signal and how much noise there is at each of T levels: two tensors (T,), float64.
 
     Nothing here needs signal² + noise² = 1, only that there is less signal for the noise at every
@@ -40,7 +40,7 @@ class Levels:
     are. `at` answers in Python numbers, without asking the device: a sampling pass on a GPU does
     not wait, and can be recorded.
 
-    >>> levels = Levels.linear()
+    >>> levels = NoiseSchedule.linear()
     >>> len(levels), levels.at(CLEAN)
     (1000, (1.0, 0.0))
     >>> signal, noise = levels.at(999)
@@ -62,7 +62,7 @@ class Levels:
             raise Refusal("noise levels must have more noise for the signal at every next level")
 
     @classmethod
-    def linear(cls, count: int = 1000, first: float = 1e-4, last: float = 0.02) -> Levels:
+    def linear(cls, count: int = 1000, first: float = 1e-4, last: float = 0.02) -> NoiseSchedule:
         """beta_t of equation (1) on a line, as in Ho and others and in both papers' code."""
         if not (count >= 1 and 0 < first <= last < 1):
             raise Refusal(
@@ -72,7 +72,7 @@ class Levels:
         return cls.of_betas(torch.linspace(first, last, count, dtype=torch.float64))
 
     @classmethod
-    def cosine(cls, count: int = 1000, offset: float = 0.008) -> Levels:
+    def cosine(cls, count: int = 1000, offset: float = 0.008) -> NoiseSchedule:
         """alpha_bar on a squared cosine, of Nichol and Dhariwal: less time in noise alone."""
         if not (count >= 1 and 0 < offset < 1):
             raise Refusal(
@@ -84,7 +84,7 @@ class Levels:
         return cls.of_betas((1 - alpha_bar[1:] / alpha_bar[:-1]).clamp(max=_LARGEST))
 
     @classmethod
-    def of_betas(cls, betas: torch.Tensor) -> Levels:
+    def of_betas(cls, betas: torch.Tensor) -> NoiseSchedule:
         """From the variances that are added from level to level, equation (1)."""
         log_alpha_bar = torch.log1p(-betas.double()).cumsum(0)
         return cls((log_alpha_bar / 2).exp(), (-torch.expm1(log_alpha_bar)).sqrt())
@@ -92,9 +92,9 @@ class Levels:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def to(self, device: torch.device | str) -> Levels:
+    def to(self, device: torch.device | str) -> NoiseSchedule:
         """The same levels with their tensors on that device."""
-        return Levels(self.signal.to(device), self.noise.to(device))
+        return NoiseSchedule(self.signal.to(device), self.noise.to(device))
 
     def at(self, t: int) -> tuple[float, float]:
         """Signal and noise at level t, or where nothing is noised at all (`CLEAN`)."""
@@ -121,7 +121,7 @@ class Levels:
     ) -> torch.Tensor:
         """x_0 where x_t and its noise are known: equation (2) solved, as in equation (19).
 
-        >>> levels, x = Levels.linear(), torch.randn(4, 2, 8)
+        >>> levels, x = NoiseSchedule.linear(), torch.randn(4, 2, 8)
         >>> noised = levels.noised(x, epsilon := torch.randn(4, 2, 8), t=300)
         >>> bool(torch.allclose(levels.clean_of(noised, epsilon, t=300), x, atol=1e-5))
         True

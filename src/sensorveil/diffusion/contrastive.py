@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.nets.cnn import InferenceNet
 from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
-from sensorveil.nets.features import FeatureNet, FeatureSettings
 
 _NEVER = -1e4
 """A similarity of pairs that do not count: it vanishes, and has a gradient all the same."""

@@ -13,11 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from sensorveil.diffusion.samplers import (
+    SAMPLERS,
+    Sampler,
+    balanced_levels,
+    ddim,
+    ddpm,
+    even_levels,
+)
+from sensorveil.diffusion.schedule import CLEAN, NoiseSchedule
 from sensorveil.errors import Refusal
-from sensorveil.nets.levels import CLEAN, Levels
-from sensorveil.nets.samplers import SAMPLERS, Sampler, balanced_levels, ddim, ddpm, even_levels
 
-LEVELS = Levels.linear()
+LEVELS = NoiseSchedule.linear()
 FEW = {"ddpm": 250, "ddim": 100, "dpm-solver++": 25, "unipc": 25}
 """Steps with which a sampler should have a mixture right."""
 
@@ -159,7 +166,7 @@ def test_ddpm_is_the_algorithm_of_ho_and_others(name: str) -> None:
     DDIM with eta = 1 has the other variance that they name.
     """
     betas = torch.linspace(0.02, 0.3, 12, dtype=torch.float64)
-    levels, alpha_bar = Levels.of_betas(betas), (1 - betas).cumprod(0)
+    levels, alpha_bar = NoiseSchedule.of_betas(betas), (1 - betas).cumprod(0)
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:
         return torch.tanh(x) + 0.1 * t
@@ -194,7 +201,7 @@ def test_ddpm_of_one_gaussian_has_its_variance(variance: float, steps: int) -> N
 def test_levels_are_visited_once_from_highest_to_lowest(
     count: int, part: float, cosine: bool
 ) -> None:
-    levels = Levels.cosine(count) if cosine else Levels.linear(count)
+    levels = NoiseSchedule.cosine(count) if cosine else NoiseSchedule.linear(count)
     steps = 1 + round(part * (count - 1))
     for visited in (even_levels(levels, steps), balanced_levels(levels, steps)):
         assert len(visited) == steps
@@ -267,7 +274,9 @@ def test_a_pass_never_asks_for_a_value(name: str) -> None:
 
 def test_levels_whose_noise_adds_up_otherwise_can_be_sampled() -> None:
     """A constant clean window is found by all, whatever the noise has to do with the signal."""
-    levels = Levels(torch.linspace(0.99, 0.6, 20).double(), torch.linspace(0.1, 3.0, 20).double())
+    levels = NoiseSchedule(
+        torch.linspace(0.99, 0.6, 20).double(), torch.linspace(0.1, 3.0, 20).double()
+    )
     target = noise(5, 2, seed=1)
 
     def predict(x: torch.Tensor, t: int) -> torch.Tensor:

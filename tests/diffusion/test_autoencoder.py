@@ -7,9 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.errors import Refusal
-from sensorveil.nets.courses import Course
-from sensorveil.nets.latent import (
+from sensorveil.diffusion.autoencoder import (
     Autoencoder,
     convolutional_autoencoder,
     dense_autoencoder,
@@ -18,6 +16,8 @@ from sensorveil.nets.latent import (
     start_linear,
     train_autoencoder,
 )
+from sensorveil.errors import Refusal
+from sensorveil.nets.courses import Course
 from sensorveil.nets.seeding import seeded
 
 

@@ -1,8 +1,8 @@
 """Samplers: from noise to windows, by a prediction of the noise at a few of the levels.
 
 All are pure functions of one signature. A sampler knows neither how the network was built nor how
-it is guided (`nets/guidance.py`): it is given a predictor. `steps` is how often it asks. All begin
-at the highest level, ask last at the lowest, and return the clean window found there.
+it is guided (`diffusion/guidance.py`): it is given a predictor. `steps` is how often it asks. All
+begin at the highest level, ask last at the lowest, and return the clean window found there.
 
 `ddim` and `ddpm` visit levels at even distances, as the authors' code does. The two solvers visit
 `balanced_levels`: the usual even distances of log(signal / noise), in which the equation they solve
@@ -24,8 +24,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from sensorveil.diffusion.schedule import CLEAN, NoiseSchedule, Predictor, drawn_noise
 from sensorveil.errors import Refusal
-from sensorveil.nets.levels import CLEAN, Levels, Predictor, drawn_noise
 
 
 class Sampler(Protocol):
@@ -35,7 +35,7 @@ class Sampler(Protocol):
         self,
         predict: Predictor,
         x: torch.Tensor,
-        levels: Levels,
+        levels: NoiseSchedule,
         steps: int,
         generator: torch.Generator | None = None,
     ) -> torch.Tensor:
@@ -43,10 +43,10 @@ class Sampler(Protocol):
         ...
 
 
-def even_levels(levels: Levels, steps: int) -> tuple[int, ...]:
+def even_levels(levels: NoiseSchedule, steps: int) -> tuple[int, ...]:
     """Levels at even distances, from the highest to the lowest.
 
-    >>> even_levels(Levels.linear(), 5)
+    >>> even_levels(NoiseSchedule.linear(), 5)
     (999, 749, 499, 249, 0)
     """
     top = _checked(levels, steps) - 1
@@ -56,7 +56,7 @@ def even_levels(levels: Levels, steps: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=16)  # a stream asks for every window
-def balanced_levels(levels: Levels, steps: int) -> tuple[int, ...]:
+def balanced_levels(levels: NoiseSchedule, steps: int) -> tuple[int, ...]:
     """Levels at even distances of arctan sqrt(noise / signal), from the highest to the lowest.
 
     They are closest where signal and noise are alike. For mixtures of Gaussians in standard units
@@ -64,7 +64,7 @@ def balanced_levels(levels: Levels, steps: int) -> tuple[int, ...]:
     log(signal / noise), and seven times or more as at even levels. No level is visited twice:
     where levels are too coarse for that, the next ones are taken.
 
-    >>> balanced_levels(Levels.linear(), 5)
+    >>> balanced_levels(NoiseSchedule.linear(), 5)
     (999, 559, 266, 67, 0)
     """
     count = _checked(levels, steps)
@@ -78,7 +78,7 @@ def balanced_levels(levels: Levels, steps: int) -> tuple[int, ...]:
     return tuple(visited)
 
 
-def _checked(levels: Levels, steps: int) -> int:
+def _checked(levels: NoiseSchedule, steps: int) -> int:
     if not 1 <= steps <= len(levels):
         raise Refusal(f"steps must be from 1 to {len(levels)}, the noise levels; here is {steps}")
     return len(levels)
@@ -87,7 +87,7 @@ def _checked(levels: Levels, steps: int) -> int:
 def ddim(
     predict: Predictor,
     x: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     steps: int,
     generator: torch.Generator | None = None,
     *,
@@ -97,7 +97,7 @@ def ddim(
 
     With eta = 1 a step is drawn from q(x_s | x_t, x_0) at the x_0 that was predicted.
 
-    >>> levels, x = Levels.linear(), torch.randn(4, 2, 8)
+    >>> levels, x = NoiseSchedule.linear(), torch.randn(4, 2, 8)
     >>> of_zeros = lambda x, t: levels.epsilon_of(x, torch.zeros_like(x), t)
     >>> float(ddim(of_zeros, x, levels, steps=10).abs().max()) < 1e-5
     True
@@ -115,7 +115,7 @@ def ddim(
 def ddpm(
     predict: Predictor,
     x: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     steps: int,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
@@ -137,7 +137,7 @@ def ddpm(
 def _exchanging(
     predict: Predictor,
     x: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     steps: int,
     generator: torch.Generator | None,
     exchanged: Callable[[int, int], tuple[float, float]],
@@ -160,13 +160,13 @@ def _exchanging(
     return x
 
 
-def _fresh_spread(levels: Levels, now: int, then: int) -> float:
+def _fresh_spread(levels: NoiseSchedule, now: int, then: int) -> float:
     """Standard deviation of q(x_now | x_then): the root of beta, if these are neighbours."""
     (signal, noise), (signal_then, noise_then) = levels.at(now), levels.at(then)
     return math.sqrt(noise**2 - (signal / signal_then * noise_then) ** 2)
 
 
-def _posterior_spread(levels: Levels, now: int, then: int) -> float:
+def _posterior_spread(levels: NoiseSchedule, now: int, then: int) -> float:
     """Standard deviation of q(x_then | x_now, x_0): the root of Ho and others' beta tilde."""
     return levels.at(then)[1] / levels.at(now)[1] * _fresh_spread(levels, now, then)
 
@@ -185,7 +185,7 @@ class _Move:
     moments: tuple[float, float, float]
 
     @classmethod
-    def between(cls, levels: Levels, now: int, then: int) -> _Move:
+    def between(cls, levels: NoiseSchedule, now: int, then: int) -> _Move:
         signal, noise = levels.at(then)
         h = levels.log_snr(then) - levels.log_snr(now)
         zeroth = -math.expm1(-h)
@@ -220,7 +220,7 @@ class _Move:
 def _multistep(
     predict: Predictor,
     x: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     steps: int,
     generator: torch.Generator | None = None,
     *,

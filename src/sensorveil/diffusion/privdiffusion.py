@@ -1,7 +1,7 @@
 """How PrivDiffuser's two kinds of classifiers are trained (Yang and Ardakanian 2025).
 
-The surrogate utility model, whose features the denoiser is told (`nets/denoising.py`), and for each
-hidden attribute an auxiliary privacy model, held back by estimates of mutual information.
+The surrogate utility model, whose features the denoiser is told (`diffusion/training.py`),
+and for each hidden attribute an auxiliary privacy model, held back by mutual information.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from sensorveil.diffusion.features import FeatureNet
 from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_one, train_players
-from sensorveil.nets.features import FeatureNet
 from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.nets.seeding import derived, seeded
 

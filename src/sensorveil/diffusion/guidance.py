@@ -17,9 +17,9 @@ from typing import Literal
 
 import torch
 
+from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, Predictor
 from sensorveil.errors import refuse_unknown
 from sensorveil.nets.graphs import Inputs
-from sensorveil.nets.levels import Denoiser, Levels, Predictor
 
 Weight = float | torch.Tensor
 """One strength for all windows, or one for each (n,)."""
@@ -72,7 +72,7 @@ def classifier_free(
 def avoiding(
     predict: Predictor,
     readers: Sequence[tuple[Reader, Weight]],
-    levels: Levels,
+    levels: NoiseSchedule,
     gradient: Gradient = "clean",
 ) -> Predictor:
     """Equations (20) and (23): epsilon + sum_k w_k sqrt(1 - alpha_bar_t) grad log p_k(x̂_0).
@@ -92,7 +92,7 @@ def avoiding(
     on for itself under `torch.no_grad`, which samplers set; under `torch.inference_mode` that
     cannot be done.
 
-    >>> levels = Levels.linear()
+    >>> levels = NoiseSchedule.linear()
     >>> pulled = avoiding(lambda x, t: torch.zeros_like(x), [(lambda x: x.sum(1), 0.5)], levels)
     >>> pulled(torch.ones(1, 2), 999)
     tensor([[0.5000, 0.5000]])
@@ -125,14 +125,16 @@ def avoiding(
     return predict_clean if gradient == "clean" else predict_full
 
 
-def bounded(predict: Predictor, low: torch.Tensor, high: torch.Tensor, levels: Levels) -> Predictor:
+def bounded(
+    predict: Predictor, low: torch.Tensor, high: torch.Tensor, levels: NoiseSchedule
+) -> Predictor:
     """The noise of the clean window that is predicted, once that is cut to a range.
 
     Strong guidance points to windows that no sensor gives, and every step goes on from there: with
     w1 = 7.8 samples would have several times the spread of the data. The code of guided-diffusion
     cuts so too; the papers do not speak of it. `low` and `high` multiply as x does.
 
-    >>> levels, x = Levels.linear(), torch.zeros(1, 3)
+    >>> levels, x = NoiseSchedule.linear(), torch.zeros(1, 3)
     >>> far = lambda x, t: levels.epsilon_of(x, torch.tensor([[-9.0, 0.5, 9.0]]), t)
     >>> levels.clean_of(x, bounded(far, torch.tensor(-1.0), torch.tensor(2.0), levels)(x, 500), 500)
     tensor([[-1.0000,  0.5000,  2.0000]])

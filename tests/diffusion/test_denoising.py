@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from sensorveil.nets.courses import Course
-from sensorveil.nets.denoising import (
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import (
     Draws,
     FromVelocity,
     denoising_loss,
@@ -18,10 +18,10 @@ from sensorveil.nets.denoising import (
     drawn,
     train_denoiser,
 )
-from sensorveil.nets.levels import Levels
-from sensorveil.nets.unet import UNet, UNetSettings
+from sensorveil.diffusion.unet import UNet, UNetSettings
+from sensorveil.nets.courses import Course
 
-LEVELS = Levels.linear(100)
+LEVELS = NoiseSchedule.linear(100)
 
 
 def chance(seed: int = 0) -> torch.Generator:
@@ -135,7 +135,7 @@ def test_the_denoiser_learns_and_is_averaged() -> None:
         net,
         lambda index: x[index],
         conditions,
-        Levels.linear(100),
+        NoiseSchedule.linear(100),
         Course(epochs=12, batch=32, rate=5e-3),
         seed=0,
         dropped=0.3,
@@ -188,7 +188,7 @@ class Constant(nn.Module):
 
 def test_an_error_of_the_velocity_is_no_larger_in_the_clean_window() -> None:
     """x̂_0 = signal x - noise v at every level, by equation (19)."""
-    levels = Levels.linear()
+    levels = NoiseSchedule.linear()
     x = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(0))
     for t in (0, 500, 999):
         epsilon = FromVelocity(Constant(0.7), levels)(x, torch.full((3,), t), torch.zeros(3, 1))
@@ -200,7 +200,7 @@ def test_an_error_of_the_velocity_is_no_larger_in_the_clean_window() -> None:
 @pytest.mark.parametrize("of_velocity", [False, True])
 def test_levels_of_much_noise_count_in_the_loss_of_the_velocity(of_velocity: bool) -> None:
     """By hand, for clean windows of zeros and a network that says 0."""
-    levels = Levels.linear()
+    levels = NoiseSchedule.linear()
     zeros = torch.zeros(2048, 1, 16)
     _, (loss,) = train_denoiser(
         FromVelocity(Constant(0.0), levels),

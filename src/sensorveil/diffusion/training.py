@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, drawn_noise
 from sensorveil.nets.averaging import Averaged
 from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
 from sensorveil.nets.graphs import as_function
-from sensorveil.nets.levels import Denoiser, Levels, drawn_noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,15 @@ class Draws:
 
 
 def drawn(
-    like: torch.Tensor, levels: Levels, generator: torch.Generator, dropped: float = 0.3
+    like: torch.Tensor, levels: NoiseSchedule, generator: torch.Generator, dropped: float = 0.3
 ) -> Draws:
     """Draws for windows of the shape of `like`, on its device, but drawn on the CPU.
 
     Levels are uniform. A condition is dropped as a whole, with the chance `dropped`: 0.3 in the
     code of PrivDiffuser.
 
-    >>> drawn(torch.zeros(3, 2, 8), Levels.linear(), torch.Generator().manual_seed(0)).t.shape
+    >>> levels, chance = NoiseSchedule.linear(), torch.Generator().manual_seed(0)
+    >>> drawn(torch.zeros(3, 2, 8), levels, chance).t.shape
     torch.Size([3])
     """
     t = torch.randint(len(levels), (len(like),), generator=generator)
@@ -60,7 +61,7 @@ def denoising_losses(
     denoiser: Denoiser,
     x: torch.Tensor,
     condition: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     draws: Draws,
 ) -> torch.Tensor:
     """Equation (6) for each window: the mean squared error of the noise that it predicts, (n,).
@@ -76,7 +77,7 @@ def denoising_loss(
     denoiser: Denoiser,
     x: torch.Tensor,
     condition: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     generator: torch.Generator,
     dropped: float = 0.3,
 ) -> torch.Tensor:
@@ -87,7 +88,8 @@ def denoising_loss(
     >>> x = torch.zeros(500, 2, 4)
     >>> untrained = lambda x, t, condition: torch.zeros_like(x)
     >>> chance = torch.Generator().manual_seed(0)
-    >>> round(float(denoising_loss(untrained, x, torch.ones(500, 3), Levels.linear(), chance)), 1)
+    >>> levels = NoiseSchedule.linear()
+    >>> round(float(denoising_loss(untrained, x, torch.ones(500, 3), levels, chance)), 1)
     1.0
     """
     draws = drawn(x, levels, generator, dropped)
@@ -100,7 +102,7 @@ class FromVelocity(nn.Module):
     Where a network predicts the noise itself, the clean window is wrong by its error times noise_t
     / signal_t, up to 157 on the linear levels. By v it is wrong by the error times noise_t.
 
-    >>> levels = Levels.linear()
+    >>> levels = NoiseSchedule.linear()
     >>> silent = FromVelocity(nn.Identity(), levels)
     >>> silent.net.forward = lambda x, t, condition: torch.zeros_like(x)
     >>> silent(torch.ones(1, 2, 4), torch.tensor([999]), torch.zeros(1, 3))[0, 0, 0] > 0.99
@@ -110,7 +112,7 @@ class FromVelocity(nn.Module):
     signal: torch.Tensor
     noise: torch.Tensor
 
-    def __init__(self, net: nn.Module, levels: Levels) -> None:
+    def __init__(self, net: nn.Module, levels: NoiseSchedule) -> None:
         super().__init__()
         self.net = net
         self.register_buffer("signal", levels.signal.float(), persistent=False)
@@ -137,7 +139,7 @@ def train_denoiser(
     net: nn.Module,
     gather: Gather,
     conditions: torch.Tensor,
-    levels: Levels,
+    levels: NoiseSchedule,
     course: Course,
     seed: int,
     *,

@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
-from sensorveil.nets.levels import Levels
 
 
 class ResidualDenoiser(nn.Module):
@@ -25,7 +25,7 @@ class ResidualDenoiser(nn.Module):
     v = 0, where it starts, that is the best there is for latents that are independent and normal;
     all that it learns goes into how latents differ from those.
 
-    >>> net = ResidualDenoiser(size=60, condition=8, width=16, blocks=2, levels=Levels.linear())
+    >>> net = ResidualDenoiser(60, condition=8, width=16, blocks=2, levels=NoiseSchedule.linear())
     >>> net(torch.zeros(3, 60), torch.tensor([0, 10, 999]), torch.zeros(3, 8)).shape
     torch.Size([3, 60])
     """
@@ -34,7 +34,9 @@ class ResidualDenoiser(nn.Module):
     signal: torch.Tensor
     noise: torch.Tensor
 
-    def __init__(self, size: int, condition: int, width: int, blocks: int, levels: Levels) -> None:
+    def __init__(
+        self, size: int, condition: int, width: int, blocks: int, levels: NoiseSchedule
+    ) -> None:
         super().__init__()
         self.register_buffer("signal", levels.signal.float(), persistent=False)
         self.register_buffer("noise", levels.noise.float(), persistent=False)

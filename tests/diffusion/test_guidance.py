@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from sensorveil.diffusion.guidance import Gradient, avoiding, classifier_free, conditioned, within
+from sensorveil.diffusion.samplers import SAMPLERS, ddim
+from sensorveil.diffusion.schedule import NoiseSchedule, Predictor
 from sensorveil.errors import Refusal
-from sensorveil.nets.guidance import Gradient, avoiding, classifier_free, conditioned, within
-from sensorveil.nets.levels import Levels, Predictor
-from sensorveil.nets.samplers import SAMPLERS, ddim
 
-LEVELS = Levels.linear()
+LEVELS = NoiseSchedule.linear()
 SHAPE = (4, 2, 3)
 T = 350
 

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
-from sensorveil.nets.courses import Course
-from sensorveil.nets.features import FeatureNet, FeatureSettings
-from sensorveil.nets.privdiffusion import (
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
+from sensorveil.diffusion.privdiffusion import (
     Mines,
     regularised_loss,
     train_auxiliary,
     train_surrogate,
 )
+from sensorveil.nets.courses import Course
 
 SMALL = FeatureSettings(channels=(4, 8), dense=(16,), kernels=1)
 COURSE = Course(epochs=15, batch=32, rate=5e-3)

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
+from sensorveil.diffusion.guidance import conditioned
+from sensorveil.diffusion.mlp import LatentReader, ResidualDenoiser, train_reader
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import train_denoiser
+from sensorveil.diffusion.unet import UNet, UNetSettings
 from sensorveil.nets.courses import Course
-from sensorveil.nets.denoising import train_denoiser
-from sensorveil.nets.dense import LatentReader, ResidualDenoiser, train_reader
-from sensorveil.nets.guidance import conditioned
-from sensorveil.nets.levels import Levels
-from sensorveil.nets.samplers import SAMPLERS
 from sensorveil.nets.seeding import seeded
-from sensorveil.nets.unet import UNet, UNetSettings
 
-LEVELS = Levels.linear(100, 1e-3, 0.15)
+LEVELS = NoiseSchedule.linear(100, 1e-3, 0.15)
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from sensorveil.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetSettings
 from sensorveil.errors import Refusal
 from sensorveil.nets.seeding import seeded
-from sensorveil.nets.unet import ResidualBlock, SelfAttention, UNet, UNetSettings
 
 TINY = UNetSettings(width=8, condition=5, heads=2, dropout=0.0)
 

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sensorveil.diffusion.schedule import CLEAN, NoiseSchedule, drawn_noise
 from sensorveil.errors import Refusal
-from sensorveil.nets.levels import CLEAN, Levels, drawn_noise
 
-LINEAR, COSINE = Levels.linear(), Levels.cosine()
+LINEAR, COSINE = NoiseSchedule.linear(), NoiseSchedule.cosine()
 
 
 def test_linear_levels_are_products_of_what_is_left() -> None:
@@ -25,7 +25,7 @@ def test_linear_levels_are_products_of_what_is_left() -> None:
 
 
 def test_cosine_levels_follow_the_cosine() -> None:
-    levels = Levels.cosine(200)
+    levels = NoiseSchedule.cosine(200)
 
     def part(t: int) -> float:
         return math.cos((t / 200 + 0.008) / 1.008 * math.pi / 2) ** 2
@@ -38,7 +38,7 @@ def test_cosine_levels_follow_the_cosine() -> None:
 def test_steps_of_equation_1_add_up_to_equation_2() -> None:
     chance = torch.Generator().manual_seed(0)
     betas = torch.linspace(0.01, 0.2, 12, dtype=torch.float64)
-    levels = Levels.of_betas(betas)
+    levels = NoiseSchedule.of_betas(betas)
     x = torch.full((40_000,), 3.0)
     for t, beta in enumerate(betas.tolist()):
         x = math.sqrt(1 - beta) * x + math.sqrt(beta) * torch.randn(x.shape, generator=chance)
@@ -99,15 +99,15 @@ def test_every_window_has_its_own_level() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Levels.linear(count=0),
-        lambda: Levels.linear(first=0.0),
-        lambda: Levels.linear(first=0.1, last=0.01),
-        lambda: Levels.linear(last=1.0),
-        lambda: Levels.cosine(count=0),
-        lambda: Levels.cosine(offset=0.0),
-        lambda: Levels(torch.tensor([0.9, 0.9]), torch.tensor([0.1, 0.1])),
-        lambda: Levels(torch.tensor([0.9, 0.0]), torch.tensor([0.1, 1.0])),
-        lambda: Levels(torch.tensor([]), torch.tensor([])),
+        lambda: NoiseSchedule.linear(count=0),
+        lambda: NoiseSchedule.linear(first=0.0),
+        lambda: NoiseSchedule.linear(first=0.1, last=0.01),
+        lambda: NoiseSchedule.linear(last=1.0),
+        lambda: NoiseSchedule.cosine(count=0),
+        lambda: NoiseSchedule.cosine(offset=0.0),
+        lambda: NoiseSchedule(torch.tensor([0.9, 0.9]), torch.tensor([0.1, 0.1])),
+        lambda: NoiseSchedule(torch.tensor([0.9, 0.0]), torch.tensor([0.1, 1.0])),
+        lambda: NoiseSchedule(torch.tensor([]), torch.tensor([])),
     ],
 )
 def test_levels_that_are_none_are_refused(make: object) -> None:
@@ -123,7 +123,7 @@ def test_noise_need_not_be_what_the_signal_lacks() -> None:
     noise = torch.stack(
         [(betas[: t + 1].sqrt() * signal[t] / signal[: t + 1]).sum() for t in range(100)]
     )
-    levels = Levels(signal, noise)
+    levels = NoiseSchedule(signal, noise)
     assert levels.at(99)[0] == pytest.approx(0.925, abs=1e-3)
     assert levels.at(99)[1] == pytest.approx(3.59, abs=5e-3)
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.contrastive import (
+from sensorveil.diffusion.contrastive import (
     ClassPoints,
     PublishedEncoder,
     SmallEncoder,
     info_nce,
     train_encoder,
 )
+from sensorveil.diffusion.features import FeatureSettings
 from sensorveil.nets.courses import Course
-from sensorveil.nets.features import FeatureSettings
 from sensorveil.nets.seeding import seeded
 
 

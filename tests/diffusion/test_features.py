@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.errors import Refusal
-from sensorveil.nets.features import FeatureNet, FeatureSettings
 from sensorveil.nets.seeding import seeded
 
 SMALL = FeatureSettings(channels=(4, 6), dense=(16, 12), features=8)

@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from sensorveil.nets.unet import as_image, input_channels
+from sensorveil.diffusion.unet import as_image, input_channels
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Diffusion models: noise schedule, samplers, guidance, denoisers, autoencoders, training."""
