@@ -47,7 +47,7 @@ class Perfect(NoObfuscation):
 
     capabilities = Capabilities()
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         wanted = (2 * windows.codes("activity") - 1)[:, None, None] * 50.0
         return self.scaling_.apply(np.broadcast_to(wanted, windows.signal.shape))
 

@@ -15,7 +15,7 @@ from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit
 from sensorveil.audit.bounded import _beats, with_bounds
 from sensorveil.audit.folds import Fold, obfuscated, second
-from sensorveil.audit.ladder import climb
+from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, AttributeAudit
 from sensorveil.audit.stored import read_audit
 from sensorveil.data.catalog import load
@@ -33,19 +33,19 @@ class Peeping(Seal):
     """Says that it makes windows from codes alone, and lets the raw one shine through."""
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        return 0.1 * super()._obfuscate(windows, strength, generator) + windows.signal
+        return 0.1 * super()._obfuscate(windows, strength, rng) + windows.signal
 
 
 def people(split: str = "subject") -> Split:
     return load("simulated", split, people=80, windows=6, recordings=1, gender=8.0)
 
 
-def climbed(veil: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
-    fold = Fold(veil, split, second(veil, split))
+def climbed(obfuscator: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
+    fold = Fold(obfuscator, split, second(obfuscator, split))
     output = {(0, 0): obfuscated(fold, None, 0, FAST)}
-    (found,) = climb([fold], output, ["gender"], [0], FAST, "cpu")
+    (found,) = run_attacks([fold], output, ["gender"], [0], FAST, "cpu")
     return fold, found
 
 
@@ -77,7 +77,7 @@ def test_nobody_beats_the_bound_of_an_honest_one(honest: tuple[Fold, AttributeAu
     assert judged.bound is not None
     assert found.worst.accuracy.low <= judged.bound.accuracy
     assert judged.verdict == found.verdict
-    codes = fold.veil.encode(fold.split.test)  # type: ignore[attr-defined]
+    codes = fold.obfuscator.encode(fold.split.test)  # type: ignore[attr-defined]
     wanted = bound_code(codes, fold.split.test.codes("gender"), fold.split.test.subject, "gender")
     assert judged.bound.accuracy == pytest.approx(wanted.accuracy)
 
@@ -116,7 +116,7 @@ def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
     plain = Noise().fit(fold.split.train, "activity", "gender")
     assert with_bounds([Fold(plain, fold.split, plain)], [found])[0].bound is None
     seen = replace(fold.split, test=fold.split.train)
-    assert with_bounds([Fold(fold.veil, seen, fold.veil)], [found])[0].bound is None
+    assert with_bounds([Fold(fold.obfuscator, seen, fold.obfuscator)], [found])[0].bound is None
     randomised = Seal(width=4, epochs=1, epsilon=1.0).fit(fold.split.train, "activity", "gender")
     assert with_bounds([Fold(randomised, fold.split, randomised)], [found])[0].bound is None
 
@@ -124,10 +124,10 @@ def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
 @pytest.mark.slow
 def test_the_audit_has_the_bound() -> None:
     split = load("simulated", "subject", people=16, windows=3, recordings=1)
-    veil, other = (sealed(Seal, split, seed=seed) for seed in (0, 1))
+    obfuscator, other = (sealed(Seal, split, seed=seed) for seed in (0, 1))
     settings = AuditSettings(FAST, (0,), True, 0, (), 0)
-    found = audit([([veil], [split])], settings, others=[other])
-    (wanted,) = with_bounds([Fold(veil, split, other)], [found.main.attribute("gender")])
+    found = audit([([obfuscator], [split])], settings, others=[other])
+    (wanted,) = with_bounds([Fold(obfuscator, split, other)], [found.main.attribute("gender")])
     assert wanted.bound is not None
     assert found.main.attribute("gender").bound == wanted.bound
 

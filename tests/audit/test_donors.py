@@ -13,7 +13,7 @@ from sensorveil.audit.donors import Contender, Release, donor_study
 from sensorveil.audit.membership import Attack, dealt
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.measures.likeness import Likeness
 from sensorveil.measures.residual import ResidualModel, ResidualSettings
 from sensorveil.methods.csi import CsiGenerator
@@ -62,7 +62,7 @@ def classify(some: Windows, seed: int) -> ResidualModel:
 @pytest.fixture(scope="module")
 def study() -> DonorStudy:
     some, seen = windows(), SEEN
-    likeness = Likeness("activity", InferenceSettings(width=4, epochs=2, batch=32)).fit(some)
+    likeness = Likeness("activity", ClassifierSettings(width=4, epochs=2, batch=32)).fit(some)
     contenders = [
         Contender("raw", None),
         Contender("unchanged", lambda seed: NoObfuscation(seed=seed)),
@@ -120,7 +120,7 @@ def test_promises_stand_beside_the_figures(study: DonorStudy) -> None:
 def test_a_restored_window_is_compared_with_its_original() -> None:
     """Where the generator gives back what it was given, it is as if raw windows were released."""
     some = windows(80)
-    likeness = Likeness("activity", InferenceSettings(width=4, epochs=1, batch=32)).fit(some)
+    likeness = Likeness("activity", ClassifierSettings(width=4, epochs=1, batch=32)).fit(some)
 
     class Mirror(CsiGenerator):
         def restored(self, windows: Windows, seed: int = 0) -> Windows:
@@ -155,7 +155,7 @@ def test_what_cannot_restore_is_refused() -> None:
 def test_lira_asks_classifier_and_generator() -> None:
     """Raw windows have no generator; where one is, the same models are asked for both."""
     some = windows(160)
-    likeness = Likeness("activity", InferenceSettings(width=4, epochs=1, batch=32)).fit(some)
+    likeness = Likeness("activity", ClassifierSettings(width=4, epochs=1, batch=32)).fit(some)
     study = donor_study(
         [
             Contender("raw", None),

@@ -14,14 +14,14 @@ from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.progress import listen
 
-TINY = InferenceSettings(width=6, epochs=6, batch=16, rate=5e-3)
-SMALL = InferenceSettings(width=8, epochs=16, batch=16, rate=5e-3)
+TINY = ClassifierSettings(width=6, epochs=6, batch=16, rate=5e-3)
+SMALL = ClassifierSettings(width=8, epochs=16, batch=16, rate=5e-3)
 
 
 class Mirror(NoObfuscation):
@@ -30,7 +30,7 @@ class Mirror(NoObfuscation):
     part = 0.3
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         signal = windows.signal
         signal[: round(self.part * len(windows))] *= -1
@@ -139,18 +139,18 @@ def test_people_who_are_disjoint_cannot_be_recognised() -> None:
 
 def test_only_the_attributes_that_were_asked_for() -> None:
     split = toy()
-    veil = fitted(NoObfuscation(), split)
-    result = evaluate(veil, split, attributes=["gender"], settings=TINY)
+    obfuscator = fitted(NoObfuscation(), split)
+    result = evaluate(obfuscator, split, attributes=["gender"], settings=TINY)
     assert [score.attribute for score in result.scores] == ["gender"]
     with pytest.raises(Refusal, match="attribute 'age' is unknown; known: activity, gender"):
-        evaluate(veil, split, attributes=["age"], settings=TINY)
+        evaluate(obfuscator, split, attributes=["age"], settings=TINY)
 
 
 def test_one_class_in_training_is_left_out() -> None:
     split = toy()
-    veil = fitted(NoObfuscation(), split)
+    obfuscator = fitted(NoObfuscation(), split)
     train = replace(split.train, labels={**split.train.labels, "subject": np.zeros(80, int)})
-    result = evaluate(veil, replace(split, train=train), settings=TINY)
+    result = evaluate(obfuscator, replace(split, train=train), settings=TINY)
     assert result.left_out == {"subject": "it has one class only in the training windows"}
 
 
@@ -168,8 +168,8 @@ def test_unknown_classes_are_not_scored() -> None:
 
 def test_folds_are_pooled_and_cover_everybody_once() -> None:
     parts = folds()
-    veils = [fitted(Noise(snr=-30.0), part) for part in parts]
-    result = evaluate(veils, parts, attributes=["activity", "gender"], settings=SMALL)
+    obfuscators = [fitted(Noise(snr=-30.0), part) for part in parts]
+    result = evaluate(obfuscators, parts, attributes=["activity", "gender"], settings=SMALL)
     assert result.folds == (0, 1, 2, 3)
     for score in result.scores:
         assert score.accuracy.people == 8
@@ -190,17 +190,17 @@ def test_what_is_left_of_the_signal_is_said_of_every_fold() -> None:
             return windows.signal * (windows.origin.fold % 2 if windows.origin else 0)
 
     parts = folds(people=4, windows=12)
-    veils = [fitted(EveryOther(), part) for part in parts]
-    result = evaluate(veils, parts, attributes=["gender"], settings=TINY)
+    obfuscators = [fitted(EveryOther(), part) for part in parts]
+    result = evaluate(obfuscators, parts, attributes=["gender"], settings=TINY)
     assert [one.energy_correlation for one in result.signal] == pytest.approx([0, 1, 0, 1])
     assert [one.frequency_correlation for one in result.signal] == pytest.approx([0, 1, 0, 1])
 
 
 def test_one_fold_pooled_is_one_fold() -> None:
     split = folds()[1]
-    veil = fitted(NoObfuscation(), split)
-    alone = evaluate(veil, split, attributes=["gender"], settings=TINY)
-    assert alone == evaluate([veil], [split], attributes=["gender"], settings=TINY)
+    obfuscator = fitted(NoObfuscation(), split)
+    alone = evaluate(obfuscator, split, attributes=["gender"], settings=TINY)
+    assert alone == evaluate([obfuscator], [split], attributes=["gender"], settings=TINY)
     assert alone.folds == (1,)
 
 
@@ -228,21 +228,21 @@ def test_one_run_for_each_fold() -> None:
 def test_a_run_is_not_scored_on_people_it_was_trained_on() -> None:
     """Folds given in another order than their runs would leak test people into training."""
     first, second = folds()[:2]
-    veils = [fitted(Noise(), first), fitted(Noise(), second)]
+    obfuscators = [fitted(Noise(), first), fitted(Noise(), second)]
     with pytest.raises(Refusal):
-        evaluate(veils, [second, first], attributes=["gender"], settings=TINY)
+        evaluate(obfuscators, [second, first], attributes=["gender"], settings=TINY)
 
 
 def test_seeds_are_averaged_and_spread() -> None:
     split = folds()[0]
-    veil = fitted(Noise(snr=-5.0), split)
+    obfuscator = fitted(Noise(snr=-5.0), split)
     each = [
-        evaluate(veil, split, seeds=[seed], attributes=["activity"], settings=TINY).score(
+        evaluate(obfuscator, split, seeds=[seed], attributes=["activity"], settings=TINY).score(
             "activity"
         )
         for seed in (0, 1)
     ]
-    both = evaluate(veil, split, seeds=[0, 1], attributes=["activity"], settings=TINY)
+    both = evaluate(obfuscator, split, seeds=[0, 1], attributes=["activity"], settings=TINY)
     values = [score.accuracy.value for score in each]
     accuracy = both.score("activity").accuracy
     assert accuracy.value == pytest.approx(np.mean(values))
@@ -255,24 +255,24 @@ class Telling(NoObfuscation):
     """Writes down what chance gave it."""
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        self.drawn = [*getattr(self, "drawn", []), generator.random()]
+        self.drawn = [*getattr(self, "drawn", []), rng.random()]
         return windows.signal
 
 
 def test_every_seed_obfuscates_anew() -> None:
     split = toy()
-    veil = fitted(Telling(), split)
-    evaluate(veil, split, seeds=[3, 4], attributes=["gender"], settings=TINY)
-    assert veil.drawn == [np.random.default_rng(seed).random() for seed in (3, 4)]  # type: ignore[attr-defined]
+    obfuscator = fitted(Telling(), split)
+    evaluate(obfuscator, split, seeds=[3, 4], attributes=["gender"], settings=TINY)
+    assert obfuscator.drawn == [np.random.default_rng(seed).random() for seed in (3, 4)]  # type: ignore[attr-defined]
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
     split = toy()
-    veil = fitted(Noise(), split)
+    obfuscator = fitted(Noise(), split)
     first, second = (
-        evaluate(veil, split, attributes=["activity"], settings=TINY, strength={"snr": -3.0})
+        evaluate(obfuscator, split, attributes=["activity"], settings=TINY, strength={"snr": -3.0})
         for _ in range(2)
     )
     assert first == second
@@ -281,9 +281,9 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 def test_the_strength_is_used() -> None:
     split = toy()
-    veil = fitted(Noise(), split)
+    obfuscator = fitted(Noise(), split)
     loud, quiet = (
-        evaluate(veil, split, attributes=["gender"], settings=TINY, strength={"snr": snr})
+        evaluate(obfuscator, split, attributes=["gender"], settings=TINY, strength={"snr": snr})
         for snr in (-40.0, 40.0)
     )
     assert quiet.score("gender").accuracy.value == 1.0

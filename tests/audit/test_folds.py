@@ -29,8 +29,10 @@ def sealed(split: Split) -> Seal:
     return Seal(width=4, epochs=1, rhythm=3, intensity=3).fit(split.train, "activity", "gender")
 
 
-def given(veil: Obfuscator, split: Split, count: int) -> np.ndarray:
-    return obfuscated(Fold(veil, split, veil), None, 5, Budget(windows=count)).train.signal
+def given(obfuscator: Obfuscator, split: Split, count: int) -> np.ndarray:
+    return obfuscated(
+        Fold(obfuscator, split, obfuscator), None, 5, Budget(windows=count)
+    ).train.signal
 
 
 def test_a_part_of_the_windows_is_obfuscated_among_all_of_them(split: Split, sealed: Seal) -> None:
@@ -60,7 +62,7 @@ def test_a_sweep_does_the_same(split: Split, sealed: Seal, monkeypatch: pytest.M
 
 
 def test_others_are_given_the_part_alone(split: Split) -> None:
-    veil = Noise().fit(split.train, "activity", "gender")
-    wanted = veil.obfuscate(thinned(split.train, 40, 5), seed=10).signal
-    np.testing.assert_array_equal(given(veil, split, 40), wanted)
-    assert condition_of_part(veil, split.train, np.arange(3)) is None
+    obfuscator = Noise().fit(split.train, "activity", "gender")
+    wanted = obfuscator.obfuscate(thinned(split.train, 40, 5), seed=10).signal
+    np.testing.assert_array_equal(given(obfuscator, split, 40), wanted)
+    assert condition_of_part(obfuscator, split.train, np.arange(3)) is None

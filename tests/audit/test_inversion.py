@@ -8,13 +8,13 @@ from sensorveil.audit.attackers import CNN, CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit
 from sensorveil.audit.results import IGNORANT, NOT_HIDDEN, SEMI
 from sensorveil.data.catalog import load
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.obscurenet import ObscureNet
 from sensorveil.report.page import render
 
 BUDGET = Budget(
     windows=1500,
-    network=InferenceSettings(width=16, epochs=8, batch=64, rate=5e-3),
+    network=ClassifierSettings(width=16, epochs=8, batch=64, rate=5e-3),
     kernels=50,
     rounds=15,
     families=(CNN, CONVOLUTIONS),
@@ -24,10 +24,10 @@ BUDGET = Budget(
 @pytest.mark.slow
 def test_a_deterministic_modifier_is_inverted_and_the_page_says_so() -> None:
     split = load("simulated", "recording", people=16, windows=24, gender=6.0, identity=0.3)
-    veil = ObscureNet(modifier="deterministic", epochs=150, discriminator_steps=2)
-    veil.fit(split.train, "activity", "gender")
+    obfuscator = ObscureNet(modifier="deterministic", epochs=150, discriminator_steps=2)
+    obfuscator.fit(split.train, "activity", "gender")
     settings = AuditSettings(BUDGET, (0,), True, 0, ("none",))
-    found = audit([([veil], [split])], settings)
+    found = audit([([obfuscator], [split])], settings)
     gender = found.main.attribute("gender")
     read = {(a.level, a.family): a.accuracy.value for a in gender.attacks}
     assert read[IGNORANT, CNN] < 0.4  # the papers' own measure: far worse than guessing

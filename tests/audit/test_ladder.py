@@ -9,7 +9,7 @@ import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
 from sensorveil.audit.folds import Fold, insider_halves, obfuscated, second, thinned
-from sensorveil.audit.ladder import _attack, _log_prior, _read_tables, climb, kept_prior
+from sensorveil.audit.ladder import _attack, _log_prior, _read_tables, kept_prior, run_attacks
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
@@ -26,7 +26,7 @@ from sensorveil.audit.sessions import Reading, Truth, session_points
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.resample import Resample
@@ -35,10 +35,10 @@ KEEP = ("activity",)
 FAST = Budget(windows=3000, kernels=100, rounds=25, families=(CONVOLUTIONS, TREES))
 
 
-def climbed(veil: Obfuscator, split: Split, budget: Budget = FAST) -> AttributeAudit:
-    fold = Fold(veil, split, second(veil, split))
+def climbed(obfuscator: Obfuscator, split: Split, budget: Budget = FAST) -> AttributeAudit:
+    fold = Fold(obfuscator, split, second(obfuscator, split))
     output = {(0, 0): obfuscated(fold, None, 0, budget)}
-    (found,) = climb([fold], output, ["gender"], [0], budget, "cpu")
+    (found,) = run_attacks([fold], output, ["gender"], [0], budget, "cpu")
     return found
 
 
@@ -48,15 +48,15 @@ def best(found: AttributeAudit, level: str) -> float:
 
 def test_a_second_obfuscator_is_not_trained_where_one_is_given() -> None:
     split = load("simulated", "subject", people=8, recordings=1, windows=4)
-    veil, given = (
+    obfuscator, given = (
         Resample(seed=seed, width=4, epochs=1).fit(split.train, "activity", "gender")
         for seed in (0, 7)
     )
-    assert second(veil, split, [veil, given]) is given
+    assert second(obfuscator, split, [obfuscator, given]) is given
     other_policy = Resample(seed=7, width=4, epochs=1).fit(split.train, "activity", "weight")
-    trained = second(veil, split, [veil, other_policy])
+    trained = second(obfuscator, split, [obfuscator, other_policy])
     assert trained is not other_policy
-    assert (trained.seed, trained.policy_) == (1, veil.policy_)
+    assert (trained.seed, trained.policy_) == (1, obfuscator.policy_)
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +75,15 @@ class Relabelled(Obfuscator):
     summary = "test only"
     capabilities = Capabilities(needs_wearer=True)
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         self.pool_ = windows
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         drawn = np.empty(len(windows), int)
         for gender in (0, 1):
             donors = np.flatnonzero(self.pool_.labels["gender"] == 1 - gender)
             chosen = windows.labels["gender"] == gender
-            drawn[chosen] = generator.choice(donors, int(chosen.sum()))
+            drawn[chosen] = rng.choice(donors, int(chosen.sum()))
         return self.pool_.batch(drawn)
 
 
@@ -98,8 +98,8 @@ def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
 
 
 def test_resampling_by_label_is_hidden(people):
-    veil = Resample(epochs=6).fit(people.train, "activity", "gender")
-    found = climbed(veil, people)
+    obfuscator = Resample(epochs=6).fit(people.train, "activity", "gender")
+    found = climbed(obfuscator, people)
     assert best(found, RAW) > 0.95
     assert found.worst.advantage.value <= 0.02
     assert found.control.advantage.value >= 0.05
@@ -114,11 +114,11 @@ class Memorised(Obfuscator):
     summary = "test only"
     capabilities = Capabilities()
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         self.people_ = np.unique(windows.subject)
 
-    def _obfuscate(self, windows, strength, generator):
-        noise = generator.normal(size=(len(windows), *windows.shape))
+    def _obfuscate(self, windows, strength, rng):
+        noise = rng.normal(size=(len(windows), *windows.shape))
         known = np.isin(windows.subject, self.people_)
         return np.where(known[:, None, None], noise, 30 - 5 * windows.signal[:, ::-1])
 
@@ -210,8 +210,8 @@ def test_raw_data_is_not_hidden(people):
 
 def test_attackers_that_learnt_too_little_are_void(people):
     weak = Budget(windows=13, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
-    veil = Resample(epochs=6).fit(people.train, "activity", "gender")
-    found = climbed(veil, people, weak)
+    obfuscator = Resample(epochs=6).fit(people.train, "activity", "gender")
+    found = climbed(obfuscator, people, weak)
     tried = [a for a in found.attacks if a.level != RAW]
     assert max(a.advantage.value for a in tried) <= 0.02  # by their word, all is well
     assert found.control.advantage.value < 0.05
@@ -257,7 +257,7 @@ def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
 
 
 def test_the_network_takes_part(people):
-    tiny = InferenceSettings(width=8, epochs=2, batch=64, rate=5e-3)
+    tiny = ClassifierSettings(width=8, epochs=2, batch=64, rate=5e-3)
     budget = Budget(windows=400, network=tiny, kernels=20, rounds=5)
     found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
     assert {a.family for a in found.attacks} == set(budget.families)

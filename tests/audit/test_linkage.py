@@ -81,11 +81,13 @@ def test_label_only_resampling_leaves_chance() -> None:
 def test_a_reader_that_errs_in_a_persons_own_way_gives_the_person_away() -> None:
     """Resampling by what was read is not resampling by the class: misreadings are personal."""
     split = load("simulated", "subject", people=64, windows=8, identity=3.0)
-    veil = Resample(width=8, epochs=6, batch=32).fit(split.train, "activity", "subject")
-    right = veil.reader_.predict(split.test.scaled(veil.scaling_)) == split.test.codes("activity")
+    obfuscator = Resample(width=8, epochs=6, batch=32).fit(split.train, "activity", "subject")
+    right = obfuscator.reader_.predict(split.test.scaled(obfuscator.scaling_)) == split.test.codes(
+        "activity"
+    )
     assert right.mean() < 0.8
-    train = veil.obfuscate(split.train, seed=1)
-    found = linked(split, veil.obfuscate(split.test, seed=2), train)
+    train = obfuscator.obfuscate(split.train, seed=1)
+    found = linked(split, obfuscator.obfuscate(split.test, seed=2), train)
     assert found[OBFUSCATED_SESSION].found
     fair = linked(split, by_class(split, split.test, 2), by_class(split, split.train, 1))
     assert not fair[OBFUSCATED_SESSION].found

@@ -15,16 +15,16 @@ def read(accuracy: float) -> dict[str, float]:
 
 
 def test_every_attribute_but_the_kept_one_is_there_from_both_sources() -> None:
-    veil = NoObfuscation().fit(example_windows(), "activity", "gender")
-    assert probed(veil) == ()
+    obfuscator = NoObfuscation().fit(example_windows(), "activity", "gender")
+    assert probed(obfuscator) == ()
     found: dict[str, Any] = {
         "people": 4,
         "windows": 48,
         "z_U": {"activity": read(1.0), "gender": read(0.8), "weight": read(0.7)},
         "told": {"activity": read(1.0), "gender": read(0.51)},
     }
-    veil.metrics_["probe"] = found
-    assert probed(veil) == (
+    obfuscator.metrics_["probe"] = found
+    assert probed(obfuscator) == (
         Told("gender", "z_U", 0.8, 0.5, 0.6, people=4, windows=48),
         Told("weight", "z_U", 0.7, 0.5, 0.6, people=4, windows=48),
         Told("gender", "told", 0.51, 0.5, 0.6, people=4, windows=48),

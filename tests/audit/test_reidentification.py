@@ -18,18 +18,18 @@ from sensorveil.audit.reidentification import (
 )
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.resample import Resample
 
-SMALL = InferenceSettings(width=8, epochs=12, batch=16, rate=5e-3)
+SMALL = ClassifierSettings(width=8, epochs=12, batch=16, rate=5e-3)
 
 
 class Relabel(NoObfuscation):
     """Turns the channel that shows the gender: every woman looks like a man, and the reverse."""
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         signal = windows.signal
         signal[:, 1] *= -1
@@ -51,9 +51,9 @@ TRAIN, TEST = gendered(160, 0), gendered(240, 1)
 
 def test_a_fixed_relabelling_is_reidentified() -> None:
     """The fixed attacker reads nothing right, and both papers' attacks read all."""
-    veil = Relabel().fit(TRAIN, "activity", "gender")
-    train, test = veil.obfuscate(TRAIN, seed=1), veil.obfuscate(TEST, seed=2)
-    fixed = InferenceModel(SMALL).fit(TRAIN, "gender").predict(test)
+    obfuscator = Relabel().fit(TRAIN, "activity", "gender")
+    train, test = obfuscator.obfuscate(TRAIN, seed=1), obfuscator.obfuscate(TEST, seed=2)
+    fixed = Classifier(SMALL).fit(TRAIN, "gender").predict(test)
     assert (fixed == TEST.labels["gender"]).mean() < 0.05
     leak = obscurenet_reidentification(test, "gender", runs=3, settings=SMALL)
     assert (leak.after, leak.runs, leak.attribute) == (OBSCURENET, 3, "gender")
@@ -66,8 +66,8 @@ def test_a_fixed_relabelling_is_reidentified() -> None:
 
 
 def test_resampling_is_not_reidentified() -> None:
-    veil = Resample(width=8, epochs=6, batch=16).fit(TRAIN, "activity", "gender")
-    train, test = veil.obfuscate(TRAIN, seed=1), veil.obfuscate(TEST, seed=2)
+    obfuscator = Resample(width=8, epochs=6, batch=16).fit(TRAIN, "activity", "gender")
+    train, test = obfuscator.obfuscate(TRAIN, seed=1), obfuscator.obfuscate(TEST, seed=2)
     leak = obscurenet_reidentification(test, "gender", runs=4, settings=SMALL)
     whole = cloak_reidentification(train, test, "gender", runs=2, settings=SMALL)
     assert leak.mean < leak.majority + 0.06

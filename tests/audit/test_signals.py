@@ -40,7 +40,7 @@ def test_a_rhythm_that_is_twice_as_fast() -> None:
     signals = [np.sin(2 * np.pi * (times * base)[:, None] * count)[:, None] for times in (1, 2)]
     raw, hidden = (
         replace(
-            Windows.from_signal(signal, {"activity": np.zeros(64, int)}, rate=50.0),
+            Windows.from_signal(signal, {"activity": np.zeros(64, int)}, sample_rate=50.0),
             recording=np.arange(64) // 16,
             channels=("acc",),
             classes={"activity": ("Walk slowly",), "subject": ("0",)},
@@ -101,7 +101,7 @@ def test_it_is_quick() -> None:
     """Processor time, so that other work on the machine does not count."""
     generator = np.random.default_rng(0)
     labels = {"activity": generator.integers(0, 4, 1000)}
-    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, rate=50.0)
+    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, sample_rate=50.0)
     start = time.process_time()
     signal_utility(windows, windows, ["activity"])
     assert time.process_time() - start < 2

@@ -18,8 +18,11 @@ def test_every_way_to_avoid_stands_beside_the_run() -> None:
     train, test = example_windows(), example_windows(seed=5)
     split = Split(train=train, test=test, fitting=train, validation=test)
     settings = {"batch": 32, "epochs": 60, "width": 16, "regularise": 0.1, "reader_epochs": 40}
-    veil = PrivDiffuser(told="class", **settings).fit(train, "activity", "gender")
-    fold, asked = Fold(veil, split, veil), AuditSettings(Budget.quick(), (0,), plain=("none",))
+    obfuscator = PrivDiffuser(told="class", **settings).fit(train, "activity", "gender")
+    fold, asked = (
+        Fold(obfuscator, split, obfuscator),
+        AuditSettings(Budget.quick(), (0,), plain=("none",)),
+    )
     strong = {"gender": 3.0}
     output = obfuscated(fold, strong, 0, asked.budget)
     points = {one.name: one for one in _trade_off(fold, output, asked, strong, "cpu")}

@@ -19,9 +19,9 @@ from sensorveil.audit.utility import (
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 
-TINY = InferenceSettings(width=6, epochs=6, batch=16, rate=5e-3)
+TINY = ClassifierSettings(width=6, epochs=6, batch=16, rate=5e-3)
 
 
 def separable(count: int, seed: int, first_person: int = 0) -> Windows:
@@ -83,7 +83,7 @@ def test_folds_are_pooled_and_seeds_averaged() -> None:
 
 def test_models_that_are_at_hand_are_not_trained_again() -> None:
     split = toy()
-    wrong = InferenceModel(TINY).fit(mirrored(split.train, 1.0), "activity")
+    wrong = Classifier(TINY).fit(mirrored(split.train, 1.0), "activity")
     kept = kept_attribute(
         [split], [[split.train]], [[split.test]], "activity", TINY, raw_models=[[wrong]]
     )
@@ -146,7 +146,7 @@ def test_information_is_quick() -> None:
     """Processor time, so that other work on the machine does not count."""
     generator = np.random.default_rng(0)
     labels = {"activity": generator.integers(0, 4, 1000), "gender": generator.integers(0, 2, 1000)}
-    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, rate=50.0)
+    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, sample_rate=50.0)
     start = time.process_time()
     information(windows, windows, ["gender"], quick=True)
     assert time.process_time() - start < 8

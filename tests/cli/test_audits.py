@@ -20,9 +20,9 @@ DATA = [
 def tiny(monkeypatch):
     """Attackers so small that an audit takes seconds; what they find is tested elsewhere."""
     from sensorveil.audit.attackers import Budget
-    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.inference import ClassifierSettings
 
-    network = InferenceSettings(width=4, epochs=1, batch=32, rate=1e-3)
+    network = ClassifierSettings(width=4, epochs=1, batch=32, rate=1e-3)
     small = Budget(windows=120, network=network, kernels=16, rounds=2)
     monkeypatch.setattr(Budget, "quick", classmethod(lambda cls: small))
 

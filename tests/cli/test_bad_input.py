@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from sensorveil.measures.inference import InferenceModel
+from sensorveil.measures.inference import Classifier
 from sensorveil.methods.none import NoObfuscation
 
 Spoil = Callable[[Path], None]
@@ -709,7 +709,7 @@ def test_bad_place_is_refused_before_the_scoring(
     def work(*_: object) -> None:
         pytest.fail("the work began")
 
-    monkeypatch.setattr(InferenceModel, "fit", work)
+    monkeypatch.setattr(Classifier, "fit", work)
     (tmp_path / "wall").write_text("a file, and no folder")
     line = refused(*shlex.split(EVALUATE.format(**runs)), "--out", "wall/out.json")
     assert "wall" in line

@@ -126,9 +126,9 @@ def test_augment_with_some_of_the_training_windows(
     learnt: list[int] = []
     fit = CsiGenerator.fit
 
-    def watched(veil: CsiGenerator, windows: Windows, *told: Any) -> Any:
+    def watched(obfuscator: CsiGenerator, windows: Windows, *told: Any) -> Any:
         learnt.append(len(windows))
-        return fit(veil, windows, *told)
+        return fit(obfuscator, windows, *told)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
     asked = ("--protocol", "subject", "--windows", "20")

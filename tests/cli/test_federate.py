@@ -16,7 +16,7 @@ from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments, in_process
 from sensorveil.federated.sources import Source
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.run import load_run
 
 DATA = ["--data", "simulated", "--option", "people=6"]
@@ -50,13 +50,13 @@ def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
     told = json.loads(simulate(command, "run", "--json"))["federation"]
     assert (told["rounds"], len(told["bytes_by_round"])) == (2, 2)
     assert [place.name for place in tmp_path.iterdir()] == ["run"]
-    veil = load_run(tmp_path / "run")
-    assert veil.metrics_["federation"]["bytes"] == told["bytes"]
+    obfuscator = load_run(tmp_path / "run")
+    assert obfuscator.metrics_["federation"]["bytes"] == told["bytes"]
     assert (told["kind"], told["clients"]) == ("Blinder", 4)  # of six, two are tested
     plan = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
     assert plan == {name: told[name] for name in ("kind", "clients", "rounds", "plan")}
     assert (plan["plan"]["rounds"], plan["plan"]["rate"]) == (2, 1e-3)
-    assert veil.origin_.dataset == "simulated"
+    assert obfuscator.origin_.dataset == "simulated"
 
 
 def test_it_goes_on_with_what_was_stopped(command, tmp_path, monkeypatch):
@@ -147,8 +147,8 @@ def test_without_flower_it_says_which_extra(command, monkeypatch):
 
 
 def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
-    tiny = InferenceSettings(width=4, epochs=1)
-    monkeypatch.setattr(InferenceSettings, "quick", lambda: tiny)
+    tiny = ClassifierSettings(width=4, epochs=1)
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: tiny)
     monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
     assert "figure 9" in command("federate", "experiment", "list").lower()
     words = ["federate", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
@@ -160,9 +160,9 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     assert "exists already" in command(*words, "--out", "shadows.json", code=2)
     words[2] = "information,shadows"  # several train what they share but once
     fits: list[str] = []
-    fit = InferenceModel.fit
+    fit = Classifier.fit
     monkeypatch.setattr(
-        InferenceModel,
+        Classifier,
         "fit",
         lambda own, windows, name: fits.append(name) or fit(own, windows, name),
     )
@@ -178,7 +178,7 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
 @pytest.fixture
 def tiny(monkeypatch) -> list[str]:
     """An experiment of few rounds with small fixed models."""
-    monkeypatch.setattr(InferenceSettings, "quick", lambda: InferenceSettings(width=4, epochs=1))
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: ClassifierSettings(width=4, epochs=1))
     monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
     return [*DATA, *POLICY, *SMALL, *PLAN, "--quick"]
 

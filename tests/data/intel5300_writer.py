@@ -47,12 +47,10 @@ def log(csi: np.ndarray, rate: float = 1000.0, start: int = 0) -> bytes:
     return b"".join(record(m, start + round(i * step)) for i, m in enumerate(csi))
 
 
-def random_csi(
-    generator: np.random.Generator, packets: int, rx: int = 3, tx: int = 1
-) -> np.ndarray:
+def random_csi(rng: np.random.Generator, packets: int, rx: int = 3, tx: int = 1) -> np.ndarray:
     """Counts over the whole range of 8 bits."""
     shape = (packets, rx, tx, 30)
-    parts = generator.integers(-128, 128, (2, *shape))
+    parts = rng.integers(-128, 128, (2, *shape))
     return (parts[0] + 1j * parts[1]).astype(np.complex64)
 
 

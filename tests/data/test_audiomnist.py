@@ -75,7 +75,7 @@ def test_official_layout(official):
     raw = AudioMnist().read(official)
     assert [item.name for item in raw.items[:3]] == ["01-0-00", "01-0-01", "01-7-00"]
     assert len(raw.items) == 12
-    assert raw.rate == 62.5
+    assert raw.sample_rate == 62.5
     first = raw.items[0]
     # 20,000 samples at 48 kHz are 6,667 at 16 kHz, so 1 + (6667 - 512) // 256 frames.
     assert first.signal.shape == (40, 25)

@@ -35,7 +35,7 @@ def test_cards_are_filled_in(name: str) -> None:
     made = dataset(name)
     card = made.card
     assert card.people >= 2
-    assert card.rate > 0
+    assert card.sample_rate > 0
     for text in (card.title, card.modality, card.channels, card.licence, card.citation, card.url):
         assert text.strip() == text != ""
     rules = {rule.name for rule in made.protocol().attributes}

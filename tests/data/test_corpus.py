@@ -194,7 +194,7 @@ def tone(hertz: float, rate: float, seconds: float = 20.0) -> np.ndarray:
 
 @pytest.mark.parametrize(("rate", "wanted"), [(100, 50), (20, 50), (50, 20), (44.1, 50), (200, 50)])
 def test_resampling_keeps_a_slow_sine(rate: float, wanted: float) -> None:
-    store = one(tone(3, rate), protocol(rate=wanted), rate).store
+    store = one(tone(3, rate), protocol(sample_rate=wanted), rate).store
     expected = tone(3, wanted)
     assert abs(store.shape[-1] - expected.shape[-1]) <= 1
     inner = slice(int(wanted), -int(wanted))  # the filter rings at both ends
@@ -202,19 +202,19 @@ def test_resampling_keeps_a_slow_sine(rate: float, wanted: float) -> None:
 
 
 def test_resampling_takes_out_what_the_new_rate_cannot_hold() -> None:
-    store = one(tone(35, 100), protocol(rate=50), 100).store
+    store = one(tone(35, 100), protocol(sample_rate=50), 100).store
     assert np.abs(store[0, 50:-50] - 3).max() < 0.02
 
 
 def test_resampling_leaves_a_level_alone() -> None:
     """A filter that took the signal for zero outside would bend its ends."""
     level = np.full((1, 1000), 9.81, np.float32)
-    np.testing.assert_allclose(one(level, protocol(rate=20), 50).store, 9.81, rtol=1e-6)
+    np.testing.assert_allclose(one(level, protocol(sample_rate=20), 50).store, 9.81, rtol=1e-6)
 
 
 def test_an_equal_rate_changes_nothing() -> None:
     signal = np.random.default_rng(0).normal(size=(2, 77)).astype(np.float32)
-    np.testing.assert_array_equal(one(signal, protocol(rate=50), 50).store, signal)
+    np.testing.assert_array_equal(one(signal, protocol(sample_rate=50), 50).store, signal)
 
 
 @pytest.mark.parametrize(("rate", "wanted"), [(100, 50), (20, 50), (30, 50)])
@@ -222,7 +222,7 @@ def test_labels_follow_the_rate(rate: float, wanted: float) -> None:
     """The label at each new sample is that of the old sample nearest in time."""
     count = int(rate * 4)
     label = np.where(np.arange(count) // int(rate) % 2, "r", "w")
-    corpus = one(np.zeros((1, count)), protocol(rate=wanted), rate, labels={"act": label})
+    corpus = one(np.zeros((1, count)), protocol(sample_rate=wanted), rate, labels={"act": label})
     codes = corpus.labels["act"]
     assert len(codes) == corpus.store.shape[-1]
     for place, code in enumerate(codes):
@@ -241,7 +241,7 @@ def uneven(seconds: float, rate: float) -> np.ndarray:
 def test_uneven_times_are_evened() -> None:
     time = uneven(20, 100)
     signal = 3 + np.sin(2 * np.pi * 1.5 * (time - time[0]))[None]
-    store = one(signal, protocol(rate=50), 100, time=time).store
+    store = one(signal, protocol(sample_rate=50), 100, time=time).store
     expected = 3 + np.sin(2 * np.pi * 1.5 * np.arange(store.shape[-1]) / 50)
     assert abs(store.shape[-1] - 1000) <= 2
     np.testing.assert_allclose(store[0, 50:-50], expected[50:-50], atol=0.02)
@@ -250,7 +250,9 @@ def test_uneven_times_are_evened() -> None:
 def test_labels_of_uneven_times_are_those_of_the_nearest_sample() -> None:
     time = uneven(4, 40)
     label = np.where((time - 100) % 1 < 0.5, "w", "r")
-    corpus = one(np.zeros((1, len(time))), protocol(rate=50), 40, time=time, labels={"act": label})
+    corpus = one(
+        np.zeros((1, len(time))), protocol(sample_rate=50), 40, time=time, labels={"act": label}
+    )
     for place, code in enumerate(corpus.labels["act"]):
         nearest = np.argmin(np.abs(time - time[0] - place / 50))
         assert ("w", "r")[code] == label[nearest]

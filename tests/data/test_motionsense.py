@@ -84,7 +84,7 @@ def compact(tmp_path: Path) -> Path:
 
 
 def check_known(recordings: Recordings) -> None:
-    assert recordings.rate == 50.0
+    assert recordings.sample_rate == 50.0
     names = [item.name for item in recordings.items]
     assert names == ["01-dws-1", "01-wlk-7", "03-sit-5", "03-wlk-15"]
     for item in recordings.items:

@@ -74,7 +74,7 @@ def refusal(content: dict[str, Any]) -> str:
 
 def test_every_entry_is_read() -> None:
     protocol = read_protocol(PLAIN, "mine.toml")
-    assert (protocol.dataset, protocol.version, protocol.rate) == ("mine", 2, 50.0)
+    assert (protocol.dataset, protocol.version, protocol.sample_rate) == ("mine", 2, 50.0)
     assert (protocol.length, protocol.stride, protocol.pad, protocol.form) == (64, 32, None, "real")
     assert protocol.channels == (ChannelRule("x"), ChannelRule("turn", ("gyro", "drift")))
     activity, weight, age = protocol.attributes

@@ -17,7 +17,7 @@ def recording(name: str = "a", samples: int = 10, **rest: Any) -> Recording:
 
 
 def made(*items: Recording) -> Recordings:
-    return Recordings(items, ("x", "y"), rate=20.0)
+    return Recordings(items, ("x", "y"), sample_rate=20.0)
 
 
 def test_hours_count_samples_of_all() -> None:

@@ -155,10 +155,10 @@ def test_cards_tell_the_defaults(made: type[Simulation]) -> None:
     simulation = made()
     windows = all_windows(simulation)
     assert simulation.card.people == len(windows.classes["subject"])
-    assert simulation.card.rate == windows.rate
+    assert simulation.card.sample_rate == windows.sample_rate
     assert set(simulation.card.attributes) | {"subject"} == set(windows.attributes)
     if made is not SimulatedImages:
-        hours = len(windows) * windows.length / windows.rate / 3600
+        hours = len(windows) * windows.length / windows.sample_rate / 3600
         assert simulation.card.hours == pytest.approx(hours, abs=0.005)
 
 

@@ -256,7 +256,7 @@ def test_resampled_windows(tmp_path: Path) -> None:
     table["ay"] = np.sin(2 * np.pi * table["t"])  # 1 Hz, far below either rate
     path = written(tmp_path, table, "resample = 25\n" + TOML)
     corpus = Table().corpus(path)
-    assert corpus.rate == 25
+    assert corpus.sample_rate == 25
     assert set(corpus.samples) == {100}
     middle = slice(20, 80)
     expected = np.sin(2 * np.pi * np.arange(100) / 25)[middle]
@@ -470,7 +470,7 @@ def test_long_example_of_the_page(tmp_path: Path) -> None:
     )
     (tmp_path / "walks.toml").write_text(_blocks("toml")[1])
     split = load(str(tmp_path / "walks.toml"))
-    assert (split.train.origin.split, split.train.rate, split.train.shape) == (
+    assert (split.train.origin.split, split.train.sample_rate, split.train.shape) == (
         "subject",
         25,
         (4, 100),

@@ -30,7 +30,7 @@ def test_known_counts(recordings: Recordings) -> None:
     assert Counter(item.labels["side"] for item in recordings.items) == {"left": 70, "right": 70}
     assert round(recordings.hours, 3) == 1.356
     assert recordings.channels == ("ax", "ay", "az", "wx", "wy", "wz")
-    assert recordings.rate == 50.0
+    assert recordings.sample_rate == 50.0
 
 
 def test_every_person_does_every_exercise_with_each_arm(recordings: Recordings) -> None:

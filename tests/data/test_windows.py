@@ -42,7 +42,7 @@ def made(
         recordings=("ann-walk", "bob-run"),
         labels={"gender": np.arange(count) % 3 - 1, "subject": recording},
         classes={"gender": ("female", "male"), "subject": ("ann", "bob")},
-        rate=50.0,
+        sample_rate=50.0,
         channels=("x", "y"),
         origin=Origin("mine", "paper", 0, "abc", "train"),
     )
@@ -285,12 +285,12 @@ def test_on_a_device_as_in_numpy(kind: str, standard: bool) -> None:
 
 def test_from_signal() -> None:
     signal = np.random.default_rng(0).normal(size=(5, 3, 4, 6))
-    windows = Windows.from_signal(signal, {"tone": [0, 2, UNKNOWN, 1, 0]}, rate=8.0)
+    windows = Windows.from_signal(signal, {"tone": [0, 2, UNKNOWN, 1, 0]}, sample_rate=8.0)
     np.testing.assert_array_equal(windows.signal, signal.astype(np.float32))
     assert windows.shape == (3, 4, 6)
     assert windows.classes["tone"] == ("0", "1", "2")
     assert len(set(windows.recording)) == 5
-    assert (windows.rate, windows.attributes) == (8.0, ("tone", "subject"))
+    assert (windows.sample_rate, windows.attributes) == (8.0, ("tone", "subject"))
     with pytest.raises(Refusal, match=r"need \(n, channels, length\); this array is \(5, 3\)"):
         Windows.from_signal(np.zeros((5, 3)))
 

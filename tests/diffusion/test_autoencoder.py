@@ -17,7 +17,7 @@ from sensorveil.diffusion.autoencoder import (
     train_autoencoder,
 )
 from sensorveil.errors import Refusal
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.seeding import seeded
 
 
@@ -142,7 +142,7 @@ def test_training_leaves_less_error_than_it_starts_with() -> None:
     start_linear(net, lambda index: signal[index], len(signal), seed=0)
     before = (net.eval().decoder(net.encode(signal)[0]) - signal).square().mean().item()
     losses = train_autoencoder(
-        net, lambda index: signal[index], len(signal), 1e-6, Course(40, 32, 5e-3), seed=0
+        net, lambda index: signal[index], len(signal), 1e-6, TrainConfig(40, 32, 5e-3), seed=0
     )
     after = (net.windows(net.latents(signal)) - signal).square().mean().item()
     assert after < 0.8 * before

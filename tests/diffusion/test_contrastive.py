@@ -16,7 +16,7 @@ from sensorveil.diffusion.contrastive import (
     train_encoder,
 )
 from sensorveil.diffusion.features import FeatureSettings
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.seeding import seeded
 
 
@@ -112,7 +112,13 @@ def test_windows_of_one_class_come_together(which: str) -> None:
             settings = FeatureSettings(channels=(4, 8), dense=(16,), features=8, kernels=1)
             net = PublishedEncoder((1, 32), settings)
     losses = train_encoder(
-        net, lambda index: signal[index], codes, 0.2, Course(30, 32, 5e-3), seed=0, points=points
+        net,
+        lambda index: signal[index],
+        codes,
+        0.2,
+        TrainConfig(30, 32, 5e-3),
+        seed=0,
+        points=points,
     )
     with torch.no_grad():
         features = net(signal)

@@ -12,7 +12,7 @@ from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import train_denoiser
 from sensorveil.diffusion.unet import UNet, UNetSettings
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.seeding import seeded
 
 LEVELS = NoiseSchedule.linear(100, 1e-3, 0.15)
@@ -110,7 +110,7 @@ def test_what_it_makes_has_the_mean_it_is_told() -> None:
         lambda index: latents[index],
         conditions,
         LEVELS,
-        Course(60, 128, 5e-3),
+        TrainConfig(60, 128, 5e-3),
         seed=0,
         dropped=0.2,
         decay=0.95,
@@ -135,7 +135,7 @@ def test_the_reader_uses_latents_and_what_is_known() -> None:
         lambda index: latents[index],
         known,
         codes,
-        Course(40, 64, 1e-2),
+        TrainConfig(40, 64, 1e-2),
         seed=0,
         stage="auxiliary",
     )

@@ -19,7 +19,7 @@ def windows() -> Windows:
 
 
 @pytest.fixture(scope="session")
-def veil(windows) -> Blinder:
+def obfuscator(windows) -> Blinder:
     small = {"widths": "24-24-16-16", "ends": "dense", "latent": 6, "discriminator_width": 8}
     return Blinder("paper", seed=5, reader_epochs=1, reader_width=4, **small).prepare(
         windows, "activity", "gender"

@@ -18,8 +18,8 @@ def context(**told):
 
 
 @pytest.fixture
-def start(veil, tmp_path):
-    return str(save_run(veil, tmp_path / "start"))
+def start(obfuscator, tmp_path):
+    return str(save_run(obfuscator, tmp_path / "start"))
 
 
 def table(folder, people):
@@ -38,7 +38,7 @@ def table(folder, people):
     return str(folder / "own.toml")
 
 
-def test_a_device_with_one_persons_table_is_a_client(veil, start, tmp_path):
+def test_a_device_with_one_persons_table_is_a_client(obfuscator, start, tmp_path):
     data = table(tmp_path, ["ann"])
     client, run, windows = node_source(context(client=4, run=start, data=data))
     assert client == 4

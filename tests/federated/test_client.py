@@ -15,7 +15,7 @@ from sensorveil.federated.client import (
     at,
     client_updates,
     draw_task,
-    lesson,
+    labelled_windows,
     people_of,
 )
 from sensorveil.federated.in_process import InProcess
@@ -27,8 +27,8 @@ from sensorveil.nets.meta import meta_gradient
 
 
 @pytest.fixture(scope="module")
-def client(veil, windows, plan):
-    return ClientData.of(veil, people_of(windows)[2], plan, 2)
+def client(obfuscator, windows, plan):
+    return ClientData.of(obfuscator, people_of(windows)[2], plan, 2)
 
 
 def test_each_client_is_one_person(windows):
@@ -39,14 +39,14 @@ def test_each_client_is_one_person(windows):
     assert sum(len(own) for own in people.values()) == len(windows)
 
 
-def test_data_is_in_the_runs_units(veil, windows, client):
-    own = people_of(windows)[2].scaled(veil.scaling_).signal
+def test_data_is_in_the_runs_units(obfuscator, windows, client):
+    own = people_of(windows)[2].scaled(obfuscator.scaling_).signal
     np.testing.assert_array_equal(client.windows.numpy(), own)
     assert set(client.hidden[:, 0].tolist()) == {1}
 
 
-def test_an_epoch_goes_through_all_windows_once(veil, client, plan):
-    trainee = Trainee.of(veil)  # 24 windows, batches of 8, 3 rounds an epoch
+def test_an_epoch_goes_through_all_windows_once(obfuscator, client, plan):
+    trainee = Trainee.of(obfuscator)  # 24 windows, batches of 8, 3 rounds an epoch
     for epoch in (0, 1):
         tasks = [draw_task(client, trainee, plan, 2, 3 * epoch + r) for r in range(3)]
         seen = torch.cat([torch.cat([t.support.windows, t.query.windows]) for t in tasks])
@@ -55,22 +55,22 @@ def test_an_epoch_goes_through_all_windows_once(veil, client, plan):
     assert not torch.equal(*orders)
 
 
-def test_no_batch_holds_a_window_twice(veil, client, plan):
-    trainee, odd = Trainee.of(veil), replace(plan, support=3, query=7, rounds=9)  # 24 windows
+def test_no_batch_holds_a_window_twice(obfuscator, client, plan):
+    trainee, odd = Trainee.of(obfuscator), replace(plan, support=3, query=7, rounds=9)  # 24 windows
     for number in range(9):
         task = draw_task(client, trainee, odd, 2, number)
         both = torch.cat([task.support.windows, task.query.windows])
         assert len(torch.unique(both, dim=0)) == 10
 
 
-def test_shadows_are_of_another_class(veil, client, plan):
-    task = draw_task(client, Trainee.of(veil), replace(plan, support=5, query=3), 2, 0)
+def test_shadows_are_of_another_class(obfuscator, client, plan):
+    task = draw_task(client, Trainee.of(obfuscator), replace(plan, support=5, query=3), 2, 0)
     assert (task.support.hidden * task.other).sum() == 0
     assert (task.other.sum(1) == 1).all()
 
 
-def test_draws_follow_from_seed_client_and_round(veil, client, plan):
-    trainee = Trainee.of(veil)
+def test_draws_follow_from_seed_client_and_round(obfuscator, client, plan):
+    trainee = Trainee.of(obfuscator)
 
     def noise(plan: Plan = plan, who: int = 2, number: int = 1) -> torch.Tensor:
         return draw_task(client, trainee, plan, who, number).query.noise
@@ -80,34 +80,36 @@ def test_draws_follow_from_seed_client_and_round(veil, client, plan):
         assert not torch.equal(noise(), other)
 
 
-def test_beta_and_gamma_grow_over_the_first_rounds(veil, client, plan):
-    trainee, growing = Trainee.of(veil), replace(plan, warm_up=0.5)  # 6 rounds
+def test_beta_and_gamma_grow_over_the_first_rounds(obfuscator, client, plan):
+    trainee, growing = Trainee.of(obfuscator), replace(plan, warm_up=0.5)  # 6 rounds
     warmths = [float(draw_task(client, trainee, growing, 2, n).warmth) for n in range(6)]
     assert warmths == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
     quiet = replace(trainee, scale=replace(trainee.scale, beta=0.0, gamma=0.0))
-    vector = veil.weights()
+    vector = obfuscator.weights()
     cold = client_updates(
-        trainee, vector, at(lesson(client, trainee, growing, 2, 0), None), plan, 1
+        trainee, vector, at(labelled_windows(client, trainee, growing, 2, 0), None), plan, 1
     )
-    none = client_updates(quiet, vector, at(lesson(client, quiet, plan, 2, 0), None), plan, 1)
+    none = client_updates(
+        quiet, vector, at(labelled_windows(client, quiet, plan, 2, 0), None), plan, 1
+    )
     torch.testing.assert_close(cold, none)
 
 
-def test_updates_at_once_are_updates_one_by_one(veil, windows, plan):
-    trainee, vector = Trainee.of(veil), veil.weights()
-    data = {p: ClientData.of(veil, own, plan, p) for p, own in people_of(windows).items()}
+def test_updates_at_once_are_updates_one_by_one(obfuscator, windows, plan):
+    trainee, vector = Trainee.of(obfuscator), obfuscator.weights()
+    data = {p: ClientData.of(obfuscator, own, plan, p) for p, own in people_of(windows).items()}
     for how in (plan, replace(plan, sends="changes", local_steps=3)):
         together = InProcess(trainee, data, how).ask(vector, 0, [3, 0, 2])
         assert [answer.client for answer in together] == [3, 0, 2]
         for answer in together:
-            tasks = at(lesson(data[answer.client], trainee, how, answer.client, 0), None)
+            tasks = at(labelled_windows(data[answer.client], trainee, how, answer.client, 0), None)
             alone = client_updates(trainee, vector, tasks, how, how.rate)[0]
             torch.testing.assert_close(answer.update, alone, rtol=1e-3, atol=1e-5)
 
 
-def test_a_gradient_is_the_meta_gradient_of_its_task(veil, client, plan):
-    trainee, vector = Trainee.of(veil), veil.weights()
-    tasks = lesson(client, trainee, plan, 2, 0)
+def test_a_gradient_is_the_meta_gradient_of_its_task(obfuscator, client, plan):
+    trainee, vector = Trainee.of(obfuscator), obfuscator.weights()
+    tasks = labelled_windows(client, trainee, plan, 2, 0)
     got = client_updates(trainee, vector, at(tasks, None), plan, plan.rate)[0]
     wanted = meta_gradient(
         vector, at(tasks, 0), trainee.nets, trainee.layout, plan.adapting(), trainee.scale
@@ -115,17 +117,19 @@ def test_a_gradient_is_the_meta_gradient_of_its_task(veil, client, plan):
     torch.testing.assert_close(got, wanted)
 
 
-def test_one_client_without_a_local_step_is_central_training_step_by_step(veil, windows, plan):
+def test_one_client_without_a_local_step_is_central_training_step_by_step(
+    obfuscator, windows, plan
+):
     """Against plain autograd and torch's Adam on loss (4), over all rounds."""
     alone = replace(plan, inner_steps=0, share=1.0, support=0, query=8, rounds=4, epochs=3)
     one = windows.select(np.flatnonzero(windows.subject == 1))
-    carrier = InProcess.of(veil, one, alone)
+    carrier = InProcess.of(obfuscator, one, alone)
     reached: list[torch.Tensor] = []
     run_rounds(
-        State.fresh(veil.weights()), alone, carrier, watch=lambda s: reached.append(s.vector)
+        State.fresh(obfuscator.weights()), alone, carrier, watch=lambda s: reached.append(s.vector)
     )
-    nets = BlinderNets(veil.nets_.design)
-    nets.load_state_dict(veil.nets_.state_dict())
+    nets = BlinderNets(obfuscator.nets_.design)
+    nets.load_state_dict(obfuscator.nets_.state_dict())
     coder = [*nets.encoder.parameters(), *nets.decoder.parameters()]
     players = [coder, list(nets.discriminators.parameters())]
     adams = [torch.optim.Adam(own, lr=alone.rate) for own in players]
@@ -152,6 +156,6 @@ def test_one_client_without_a_local_step_is_central_training_step_by_step(veil, 
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=2e-6)
 
 
-def test_too_few_windows_for_a_batch_are_refused(veil, windows, plan):
+def test_too_few_windows_for_a_batch_are_refused(obfuscator, windows, plan):
     with pytest.raises(Refusal, match="client 7 has 3 windows; a batch takes 8"):
-        ClientData.of(veil, windows.select([0, 1, 2]), plan, 7)
+        ClientData.of(obfuscator, windows.select([0, 1, 2]), plan, 7)

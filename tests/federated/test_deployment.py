@@ -181,8 +181,8 @@ def test_a_killed_node_and_a_killed_link_lose_nothing(deployment, tmp_path):
     windows = Source("simulated").windows()
     small = {"widths": "24-24-16-16", "latent": 6, "reader_epochs": 1, "reader_width": 4}
     small |= {"beta": 0.2, "told": 0.0}  # loss (4) alone
-    veil = Blinder(**small).prepare(windows, "activity", "gender")
-    save_run(veil, tmp_path / "start")
+    obfuscator = Blinder(**small).prepare(windows, "activity", "gender")
+    save_run(obfuscator, tmp_path / "start")
     apps.app_folder(tmp_path / "app", tmp_path / "start", tmp_path / "run", len(PEOPLE), PLAN)
 
     deployment.start_link()
@@ -211,19 +211,19 @@ def test_a_killed_node_and_a_killed_link_lose_nothing(deployment, tmp_path):
 
     codes = [windows.classes["subject"].index(name) for name in PEOPLE]
     own = windows.select(np.isin(windows.subject, codes))
-    whole = federate(veil, own, PLAN)
-    assert loss_of(whole, own) < 0.97 * loss_of(veil, own)  # there was something to lose
+    whole = federate(obfuscator, own, PLAN)
+    assert loss_of(whole, own) < 0.97 * loss_of(obfuscator, own)  # there was something to lose
     assert loss_of(ended, own) == pytest.approx(loss_of(whole, own), rel=0.05)
 
 
-def loss_of(veil: Blinder, windows: Windows) -> float:
+def loss_of(obfuscator: Blinder, windows: Windows) -> float:
     """Loss (4) without the discriminators' part, on a large batch of everybody's windows.
 
     Discriminators that a few steps made sure of themselves bring that part to any value.
     """
     plan = Plan(support=0, query=128, inner_steps=0, balance=0)
-    carrier = InProcess.of(veil, windows, plan)
-    trainee, weights = carrier.trainee, carrier.trainee.layout.named(veil.weights())
+    carrier = InProcess.of(obfuscator, windows, plan)
+    trainee, weights = carrier.trainee, carrier.trainee.layout.named(obfuscator.weights())
     losses, scale = [], replace(trainee.scale, gamma=0.0)
     for person, data in carrier.data.items():
         batch = draw_task(data, trainee, plan, person, number=0).query

@@ -26,7 +26,7 @@ from sensorveil.cli import options
 from sensorveil.cli.main import app, main
 from sensorveil.federated import experiments
 from sensorveil.federated.plan import Plan
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.run import load_run
 from sensorveil.recipes import plan as recipe_plan
 
@@ -209,7 +209,7 @@ def run(tmp_path, monkeypatch, capsys) -> Callable[[list[str]], None]:
     write_table(tmp_path / "mine.toml", people=("03",))
     monkeypatch.setenv("SENSORVEIL_DATA", str(tmp_path / "datasets"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(InferenceSettings, "quick", lambda: InferenceSettings(width=4, epochs=1))
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: ClassifierSettings(width=4, epochs=1))
     for module in (experiments, recipe_plan):
         monkeypatch.setattr(module, "DENSE", replace(module.DENSE, epochs=1))
 

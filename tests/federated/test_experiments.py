@@ -15,7 +15,7 @@ from sensorveil.errors import Refusal
 from sensorveil.federated import experiments
 from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment, taking_part
 from sensorveil.federated.plan import Plan
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.blinder import Blinder
 
 
@@ -32,8 +32,8 @@ def setting(plan):
         keep=("activity",),
         hide=("gender",),
         plan=replace(plan, epochs=1, rounds=8, query=1, balance=12, share=0.2),
-        veil=lambda seed: Blinder(seed=seed, **small),
-        inference=InferenceSettings(width=4, epochs=1, batch=64, rate=4e-3),
+        obfuscator=lambda seed: Blinder(seed=seed, **small),
+        inference=ClassifierSettings(width=4, epochs=1, batch=64, rate=4e-3),
     )
 
 

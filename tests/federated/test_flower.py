@@ -60,33 +60,35 @@ def _a_run_of_flower(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def client_app(veil, windows):
+def client_app(obfuscator, windows):
     people = people_of(windows)
 
     def load(context):
         client = int(context.node_config["partition-id"])
-        return client, veil, people[client]
+        return client, obfuscator, people[client]
 
     return make_client_app(load)
 
 
 @pytest.mark.parametrize("sends", [{}, {"sends": "changes", "local_steps": 2, "weighted": True}])
-def test_three_rounds_over_flower_are_three_in_process(veil, windows, plan, client_app, sends):
+def test_three_rounds_over_flower_are_three_in_process(
+    obfuscator, windows, plan, client_app, sends
+):
     plan = replace(plan, epochs=1, balance=20, **sends)
-    start = State.fresh(veil.weights())
-    here = run_rounds(start, plan, InProcess.of(veil, windows, plan))
+    start = State.fresh(obfuscator.weights())
+    here = run_rounds(start, plan, InProcess.of(obfuscator, windows, plan))
     there = run_rounds(start, plan, FlowerCarrier(LocalGrid(client_app, 4), plan))
     torch.testing.assert_close(there.vector, here.vector, rtol=1e-4, atol=1e-6)
     assert (there.chosen, there.log) == (here.chosen, here.log)
     assert not torch.equal(here.vector, start.vector)
 
 
-def test_no_message_holds_a_window_a_label_or_an_attribute(veil, windows, plan, client_app):
+def test_no_message_holds_a_window_a_label_or_an_attribute(obfuscator, windows, plan, client_app):
     """Every array and number of every message is looked at; so are the bytes it goes as."""
     grid = LocalGrid(client_app, 4)
-    run_rounds(State.fresh(veil.weights()), plan, FlowerCarrier(grid, plan))
-    size = len(veil.weights())
-    samples = np.unique(windows.scaled(veil.scaling_).signal)
+    run_rounds(State.fresh(obfuscator.weights()), plan, FlowerCarrier(grid, plan))
+    size = len(obfuscator.weights())
+    samples = np.unique(windows.scaled(obfuscator.scaling_).signal)
     assert len(grid.seen) > 2 * 6
     for message in grid.seen:
         content = message.content
@@ -107,19 +109,19 @@ def test_no_message_holds_a_window_a_label_or_an_attribute(veil, windows, plan, 
             assert one[0, :4].astype(np.float32).tobytes() not in wire
 
 
-def test_a_client_is_who_its_node_is(veil, plan, client_app):
+def test_a_client_is_who_its_node_is(obfuscator, plan, client_app):
     """A node cannot speak for another one, and two nodes cannot be one client."""
     grid = LocalGrid(client_app, 3)
     carrier = FlowerCarrier(grid, plan)
     assert carrier.clients() == [0, 1, 2]
-    twin = LocalGrid(make_client_app(lambda context: (0, veil, [])), 3)
+    twin = LocalGrid(make_client_app(lambda context: (0, obfuscator, [])), 3)
     assert FlowerCarrier(twin, plan).clients() == [0]
     grid.nodes = [1001, 1002]  # a node that has gone is nobody's to ask
     assert carrier.clients() == [1, 2]
 
 
 @pytest.mark.parametrize("spoilt", ["dead", "error", "empty", "no array", "text"])
-def test_broken_replies_do_not_count_and_are_named(veil, plan, client_app, spoilt):
+def test_broken_replies_do_not_count_and_are_named(obfuscator, plan, client_app, spoilt):
     plan = replace(plan, share=1.0, epochs=1)
 
     def spoil(message, reply):
@@ -135,7 +137,9 @@ def test_broken_replies_do_not_count_and_are_named(veil, plan, client_app, spoil
         return Message(RecordDict(kept), reply_to=message)
 
     state = run_rounds(
-        State.fresh(veil.weights()), plan, FlowerCarrier(LocalGrid(client_app, 4, spoil), plan)
+        State.fresh(obfuscator.weights()),
+        plan,
+        FlowerCarrier(LocalGrid(client_app, 4, spoil), plan),
     )
     named = {"client 0: sent nothing": 3} if spoilt != "dead" else {}
     assert summary(state, plan)["refused"] == named

@@ -42,36 +42,38 @@ def test_too_few_windows_are_refused_with_the_number_that_is_enough(share):
             adaptation_set(some(int(enough) - 1), share, seed=0)
 
 
-def test_windows_of_other_classes_are_none_to_adapt_to(veil, windows):
+def test_windows_of_other_classes_are_none_to_adapt_to(obfuscator, windows):
     few = people_of(windows)[2].select(slice(0, 6))
     named = dict(few.classes, activity=("flying", *few.classes["activity"][1:]))
     codes = dict(few.labels, activity=np.array([0, 0, 0, 0, 0, 1]))
     with pytest.raises(Refusal, match="1 of 6 windows have classes of activity, gender that"):
-        personalised(veil, replace(few, classes=named, labels=codes))
+        personalised(obfuscator, replace(few, classes=named, labels=codes))
 
 
 def test_a_strange_person_is_rebuilt_better_afterwards():
     """Trained on people of one loudness, adapted to somebody twice as loud."""
     windows = example_windows()
-    veil = Blinder(epochs=60, batch=48, seed=1).fit(windows, "activity", "gender")
-    before = veil.weights()
+    obfuscator = Blinder(epochs=60, batch=48, seed=1).fit(windows, "activity", "gender")
+    before = obfuscator.weights()
     mean = windows.signal.mean((0, 2), keepdims=True)
     louder = people_of(windows.replaced((windows.signal - mean) * 2 + mean))[3]
     few, others = louder.select(slice(0, 8)), louder.select(slice(8, None))
-    adapted = personalised(veil, few)
+    adapted = personalised(obfuscator, few)
     scale = windows.signal.std((0, 2), keepdims=True)
 
     def error(one):
         gap = (one.obfuscate(others, seed=1).signal - others.signal) / scale
         return float((gap**2).mean())
 
-    assert error(adapted) < 0.8 * error(veil)
-    assert torch.equal(veil.weights(), before)
+    assert error(adapted) < 0.8 * error(obfuscator)
+    assert torch.equal(obfuscator.weights(), before)
     assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "rate": 1e-4}
 
 
-def test_the_seed_decides(veil, windows):
+def test_the_seed_decides(obfuscator, windows):
     few = people_of(windows)[2].select(slice(0, 6))
-    first, again, other = (personalised(veil, few, 3, seed=seed).weights() for seed in (1, 1, 2))
+    first, again, other = (
+        personalised(obfuscator, few, 3, seed=seed).weights() for seed in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -21,15 +21,15 @@ def test_three_rounds_on_ray_are_three_in_process(tmp_path):
     source = Source("simulated", options=(("people", 6),))
     small = {"widths": "24-24-16-16", "latent": 6, "reader_epochs": 1, "reader_width": 4}
     windows = source.windows()
-    veil = Blinder(**small).prepare(windows, "activity", "gender")
-    save_run(veil, tmp_path / "start")
+    obfuscator = Blinder(**small).prepare(windows, "activity", "gender")
+    save_run(obfuscator, tmp_path / "start")
     plan = Plan(epochs=1, rounds=3, share=0.5, balance=0, deadline=300)
     told = []
     with listen(lambda what, done, total: told.append((what, done, total))):
         there = simulate(
-            tmp_path / "start", source, plan, keeper=Keeper(tmp_path / "s", veil, plan, False)
+            tmp_path / "start", source, plan, keeper=Keeper(tmp_path / "s", obfuscator, plan, False)
         )
-    here = federate(veil, windows, plan)
+    here = federate(obfuscator, windows, plan)
     torch.testing.assert_close(there.weights(), here.weights(), rtol=1e-4, atol=1e-6)
     federation = {k: v for k, v in there.metrics_["federation"].items()}
     assert federation == here.metrics_["federation"]

@@ -9,10 +9,10 @@ import pytest
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.measures.likeness import Likeness
 
-SMALL = InferenceSettings(width=8, epochs=6, batch=32, rate=4e-3)
+SMALL = ClassifierSettings(width=8, epochs=6, batch=32, rate=4e-3)
 
 
 def waves(count: int, seed: int, noise: float = 0.1, shift: float = 0.0) -> Windows:

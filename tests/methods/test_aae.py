@@ -13,13 +13,13 @@ from safetensors.numpy import load_file, save_file
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods import conformance
 from sensorveil.methods.aae import AAE, held_out
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.registry import registry
 from sensorveil.methods.run import load_run, save_run
-from sensorveil.nets.cnn import InferenceNet
+from sensorveil.nets.cnn import CNN
 from sensorveil.nets.training import Gather
 
 SMALL: dict[str, Any] = {
@@ -66,20 +66,18 @@ def two_tones(seed: int, count: int = 320) -> Windows:
     fast = np.sin(time * 1.6 + phase[1]) * (0.2 + 0.6 * gender[:, None])
     noise = chance.normal(size=(count, 1, 48)) * 0.1
     labels = {"activity": activity, "gender": gender}
-    return Windows.from_signal((slow + fast)[:, None] + noise, labels, rate=50.0)
+    return Windows.from_signal((slow + fast)[:, None] + noise, labels, sample_rate=50.0)
 
 
 @pytest.fixture(scope="module")
-def tones() -> tuple[Windows, Windows, dict[str, InferenceModel]]:
+def tones() -> tuple[Windows, Windows, dict[str, Classifier]]:
     train, test = two_tones(0), two_tones(1)
-    quick = InferenceSettings(width=12, epochs=8, batch=32, rate=4e-3)
-    models = {
-        name: InferenceModel(quick, seed=7).fit(train, name) for name in ("activity", "gender")
-    }
+    quick = ClassifierSettings(width=12, epochs=8, batch=32, rate=4e-3)
+    models = {name: Classifier(quick, seed=7).fit(train, name) for name in ("activity", "gender")}
     return train, test, models
 
 
-def read(models: dict[str, InferenceModel], windows: Windows) -> dict[str, float]:
+def read(models: dict[str, Classifier], windows: Windows) -> dict[str, float]:
     """The share of windows that models trained on raw windows read rightly."""
     return {
         name: float((model.predict(windows) == windows.codes(name)).mean())
@@ -89,24 +87,26 @@ def read(models: dict[str, InferenceModel], windows: Windows) -> dict[str, float
 
 @pytest.mark.parametrize("form", [{}, IDENTITY], ids=["gender", "identity"])
 def test_raw_readers_find_the_activity_and_not_the_gender(
-    tones: tuple[Windows, Windows, dict[str, InferenceModel]], form: dict[str, Any]
+    tones: tuple[Windows, Windows, dict[str, Classifier]], form: dict[str, Any]
 ) -> None:
     train, test, models = tones
     raw = read(models, test)
     assert min(raw.values()) > 0.95
-    veil = AAE(width=12, regulariser_width=12, batch=32, **form).fit(train, "activity", "gender")
-    out = read(models, veil.obfuscate(test))
+    obfuscator = AAE(width=12, regulariser_width=12, batch=32, **form).fit(
+        train, "activity", "gender"
+    )
+    out = read(models, obfuscator.obfuscate(test))
     assert out["activity"] > 0.9
     assert abs(out["gender"] - 0.5) < 0.15
 
 
 def test_with_no_readers_it_copies(
-    tones: tuple[Windows, Windows, dict[str, InferenceModel]],
+    tones: tuple[Windows, Windows, dict[str, Classifier]],
 ) -> None:
     train, test, models = tones
     copying = {"hidden_weight": 0.0, "kept_weight": 0.0}
-    veil = AAE(width=12, regulariser_epochs=1, batch=32, **copying)
-    hidden = veil.fit(train, "activity", "gender").obfuscate(test)
+    obfuscator = AAE(width=12, regulariser_epochs=1, batch=32, **copying)
+    hidden = obfuscator.fit(train, "activity", "gender").obfuscate(test)
     assert (hidden.signal - test.signal).var() < 0.1 * test.signal.var()
     assert min(read(models, hidden).values()) > 0.9
 
@@ -121,14 +121,14 @@ def test_odd_and_short_windows(length: int, form: dict[str, Any]) -> None:
 
 def test_the_output_is_made_from_the_condition_alone() -> None:
     windows = example_windows()
-    veil = fitted(windows)
-    code = veil.condition(windows)
+    obfuscator = fitted(windows)
+    code = obfuscator.condition(windows)
     assert code is not None
     assert code.shape == (96, 2 * 32 // 4)
     with torch.no_grad():
-        decoded = veil.net_.decode(torch.from_numpy(code).view(96, 2, 8), 32).numpy()
-    again = veil.scaling_.undo(decoded)
-    np.testing.assert_allclose(veil.obfuscate(windows).signal, again, rtol=1e-5)
+        decoded = obfuscator.net_.decode(torch.from_numpy(code).view(96, 2, 8), 32).numpy()
+    again = obfuscator.scaling_.undo(decoded)
+    np.testing.assert_allclose(obfuscator.obfuscate(windows).signal, again, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", [{}, IDENTITY], ids=["gender", "identity"])
@@ -136,16 +136,16 @@ def test_windows_of_unknown_class(form: dict[str, Any]) -> None:
     windows = example_windows()
     labels = {name: codes.copy() for name, codes in windows.labels.items()}
     labels["activity"][:30], labels["gender"][20:50] = UNKNOWN, UNKNOWN
-    veil = fitted(replace(windows, labels=labels), **form)
-    assert np.isfinite(veil.metrics_["held_out_loss_1"]).all()
+    obfuscator = fitted(replace(windows, labels=labels), **form)
+    assert np.isfinite(obfuscator.metrics_["held_out_loss_1"]).all()
 
 
 def test_rounds_and_readers_are_counted() -> None:
-    veil = fitted(example_windows(), ["gender", "weight"], rounds=2, **IDENTITY)
-    assert len(veil.metrics_["warm_up_loss"]) == 2
+    obfuscator = fitted(example_windows(), ["gender", "weight"], rounds=2, **IDENTITY)
+    assert len(obfuscator.metrics_["warm_up_loss"]) == 2
     for turn in (1, 2):  # one reader kept, two hidden, and two of the code
-        assert len(veil.metrics_[f"readers_loss_{turn}"]) == 5
-        assert len(veil.metrics_[f"held_out_loss_{turn}"]) == 3
+        assert len(obfuscator.metrics_[f"readers_loss_{turn}"]) == 5
+        assert len(obfuscator.metrics_[f"held_out_loss_{turn}"]) == 3
 
 
 def test_readers_learn_from_raw_windows_then_from_the_output(
@@ -154,15 +154,15 @@ def test_readers_learn_from_raw_windows_then_from_the_output(
     windows = replace(example_windows(), recording=np.zeros(96, int))  # nothing is held out
     shown: list[np.ndarray] = []
 
-    def look(net: InferenceNet, gather: Gather, labels: torch.Tensor, **rest: Any) -> list[float]:
+    def look(net: CNN, gather: Gather, labels: torch.Tensor, **rest: Any) -> list[float]:
         shown.append(gather(torch.arange(96)).numpy())
         return [0.0]
 
     monkeypatch.setattr("sensorveil.methods.aae.train_classifier", look)
     first = fitted(windows, rounds=1).obfuscate(windows).signal
     shown.clear()
-    veil = fitted(windows, rounds=2)
-    raw, output = (veil.scaling_.apply(signal) for signal in (windows.signal, first))
+    obfuscator = fitted(windows, rounds=2)
+    raw, output = (obfuscator.scaling_.apply(signal) for signal in (windows.signal, first))
     for reader, wanted in enumerate((raw, raw, output, output)):
         np.testing.assert_allclose(shown[reader], wanted, atol=1e-4)
 
@@ -197,9 +197,9 @@ def test_the_only_recording_of_a_class_is_not_held_out() -> None:
 
 def test_where_no_recording_can_be_spared() -> None:
     windows = replace(example_windows(), recording=np.zeros(96, int))
-    veil = fitted(windows)
-    assert veil.metrics_["held_out_windows"] == 0
-    assert len(veil.metrics_["held_out_loss_1"]) == 3
+    obfuscator = fitted(windows)
+    assert obfuscator.metrics_["held_out_windows"] == 0
+    assert len(obfuscator.metrics_["held_out_loss_1"]) == 3
 
 
 @pytest.mark.parametrize(

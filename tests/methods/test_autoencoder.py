@@ -10,7 +10,7 @@ import pytest
 from sensorveil.errors import Refusal
 from sensorveil.methods import conformance
 from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
-from sensorveil.methods.class_autoencoder import ClassAutoencoder, Lesson
+from sensorveil.methods.class_autoencoder import ClassAutoencoder, LabelledWindows
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.registry import registry
 
@@ -47,16 +47,16 @@ def test_the_planted_attribute_is_moved(made: type[ClassAutoencoder], most: floa
         return float(loud[gender == 1].mean() - loud[gender == 0].mean())
 
     assert gap(windows.signal) == pytest.approx(0.5, abs=0.05)
-    veil = made(epochs=150).fit(windows, "activity", "gender")
-    assert gap(veil.obfuscate(windows, seed=1).signal) < most
+    obfuscator = made(epochs=150).fit(windows, "activity", "gender")
+    assert gap(obfuscator.obfuscate(windows, seed=1).signal) < most
 
 
 def test_networks_and_what_the_decoder_is_told() -> None:
     windows = example_windows()
     weights = {}
     for made in ALL:
-        veil = made(epochs=1, reader_epochs=1).fit(windows, "activity", ["gender", "weight"])
-        encoder, decoder = veil.nets_.encoder.layers, veil.nets_.decoder.layers
+        obfuscator = made(epochs=1, reader_epochs=1).fit(windows, "activity", ["gender", "weight"])
+        encoder, decoder = obfuscator.nets_.encoder.layers, obfuscator.nets_.decoder.layers
         weights[made.name] = (*encoder[-1].weight.shape[::2], decoder[0].weight.shape[1])
     assert weights == {  # networks, numbers that the encoder gives, numbers that the decoder gets
         "attribute-cae": (2, 10, 14),
@@ -68,28 +68,30 @@ def test_networks_and_what_the_decoder_is_told() -> None:
 
 def test_a_plain_autoencoder_is_random_only_by_its_modifier() -> None:
     windows = example_windows()
-    veil = AttributeCAE(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-    first, second = (veil.obfuscate(windows, seed=seed).signal for seed in (1, 2))
+    obfuscator = AttributeCAE(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    first, second = (obfuscator.obfuscate(windows, seed=seed).signal for seed in (1, 2))
     np.testing.assert_array_equal(first, second)
-    drawn = veil.with_modifier("randomized")
+    drawn = obfuscator.with_modifier("randomized")
     assert (drawn.obfuscate(windows, seed=1).signal != first).any()
 
 
 def test_moving_between_means_refuses_stochastic_vectors() -> None:
     with pytest.raises(Refusal, match="takes 'deterministic' or 'probabilistic'"):
         GeneralVAE(modifier="randomized")
-    veil = AttributeVAE(epochs=1, reader_epochs=1).fit(example_windows(), "activity", "gender")
+    obfuscator = AttributeVAE(epochs=1, reader_epochs=1).fit(
+        example_windows(), "activity", "gender"
+    )
     with pytest.raises(Refusal, match="takes 'deterministic' or 'probabilistic'"):
-        veil.with_modifier("randomized")
+        obfuscator.with_modifier("randomized")
 
 
 def planted(codes: np.ndarray, kept: np.ndarray, hidden: np.ndarray, **known: Any) -> np.ndarray:
     """The effects that are learnt from codes that are given instead of encoded."""
-    veil = AttributeVAE(latent=codes.shape[1])
-    veil.cells_, veil.hidden_sizes_ = np.arange(2)[:, None], known["sizes"]
-    veil._codes = lambda *_: (codes, None)  # type: ignore[method-assign]
-    veil._learn_more(Lesson(example_windows(), kept, hidden, []))
-    return veil.effects_
+    obfuscator = AttributeVAE(latent=codes.shape[1])
+    obfuscator.cells_, obfuscator.hidden_sizes_ = np.arange(2)[:, None], known["sizes"]
+    obfuscator._codes = lambda *_: (codes, None)  # type: ignore[method-assign]
+    obfuscator._learn_more(LabelledWindows(example_windows(), kept, hidden, []))
+    return obfuscator.effects_
 
 
 def test_effects_of_one_attribute_are_the_class_means() -> None:
@@ -117,9 +119,11 @@ def test_effects_of_attributes_that_go_together_are_told_apart() -> None:
 
 
 def test_codes_move_from_mean_to_mean() -> None:
-    veil = AttributeVAE(epochs=1, reader_epochs=1).fit(example_windows(), "activity", "gender")
+    obfuscator = AttributeVAE(epochs=1, reader_epochs=1).fit(
+        example_windows(), "activity", "gender"
+    )
     kept, read = np.array([0, 1, 1]), np.array([[0], [1], [0]])
     told = np.eye(2, dtype=np.float32)[[1, 0, 0]]
-    effects = veil.effects_
+    effects = obfuscator.effects_
     expected = [effects[0, 1] - effects[0, 0], effects[1, 0] - effects[1, 1], np.zeros(10)]
-    np.testing.assert_allclose(veil._shift(kept, read, told), expected, atol=1e-6)
+    np.testing.assert_allclose(obfuscator._shift(kept, read, told), expected, atol=1e-6)

@@ -37,16 +37,16 @@ class Loud(Obfuscator):
     presets = {"fast": {}, "paper": {"gain": 5.0}}  # noqa: RUF012
     settings: LoudSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         self.seen_ = windows.signal
-        self.drawn_ = generator.random()
+        self.drawn_ = rng.random()
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         self.given = dict(strength)
         gain = strength.get("gain", np.full(len(windows), self.settings.gain))
-        self.drawn = generator.random()
+        self.drawn = rng.random()
         return windows.signal * gain.reshape(-1, *(1,) * len(windows.shape))
 
 
@@ -70,13 +70,13 @@ def test_unknown_presets_and_settings_list_the_known() -> None:
 
 def test_the_hooks_see_standard_units() -> None:
     windows = example_windows()
-    veil = fitted(windows)
-    np.testing.assert_allclose(veil.seen_.mean((0, 2)), 0, atol=1e-4)
-    np.testing.assert_allclose(veil.seen_.std((0, 2)), 1, rtol=1e-4)
+    obfuscator = fitted(windows)
+    np.testing.assert_allclose(obfuscator.seen_.mean((0, 2)), 0, atol=1e-4)
+    np.testing.assert_allclose(obfuscator.seen_.std((0, 2)), 1, rtol=1e-4)
     signal = windows.signal.astype(np.float64)
     mean = signal.mean((0, 2), keepdims=True)
     np.testing.assert_allclose(
-        veil.obfuscate(windows).signal, mean + 2 * (signal - mean), rtol=1e-4, atol=1e-4
+        obfuscator.obfuscate(windows).signal, mean + 2 * (signal - mean), rtol=1e-4, atol=1e-4
     )
 
 
@@ -101,35 +101,42 @@ def test_windows_that_are_scaled_already_make_no_difference() -> None:
 def test_what_is_noted_of_the_training() -> None:
     origin = Origin("mine", "paper", 0, "abc", "train")
     windows = replace(example_windows(), origin=origin)
-    veil = Loud(seed=3)
-    assert veil.fit(windows, keep="activity", hide=["gender", "weight"]) is veil
-    assert (veil.policy_.keep, veil.policy_.hide) == (("activity",), ("gender", "weight"))
-    assert (veil.origin_, veil.shape_, veil.rate_) == (origin, (2, 32), 50.0)
-    assert veil.classes_["gender"] == ("0", "1")
-    assert veil.metrics_["windows"] == len(windows)
-    assert veil.metrics_["seconds"] >= 0
-    assert veil.strength_names() == ("gain", "gender", "weight")
+    obfuscator = Loud(seed=3)
+    assert obfuscator.fit(windows, keep="activity", hide=["gender", "weight"]) is obfuscator
+    assert (obfuscator.policy_.keep, obfuscator.policy_.hide) == (
+        ("activity",),
+        ("gender", "weight"),
+    )
+    assert (obfuscator.origin_, obfuscator.shape_, obfuscator.sample_rate_) == (
+        origin,
+        (2, 32),
+        50.0,
+    )
+    assert obfuscator.classes_["gender"] == ("0", "1")
+    assert obfuscator.metrics_["windows"] == len(windows)
+    assert obfuscator.metrics_["seconds"] >= 0
+    assert obfuscator.strength_names() == ("gain", "gender", "weight")
 
 
 def test_chance_comes_from_the_seed_or_from_nowhere_known() -> None:
     windows = example_windows()
     assert fitted(seed=3).drawn_ == fitted(seed=3).drawn_ != fitted(seed=4).drawn_
-    veil, drawn = fitted(), []
+    obfuscator, drawn = fitted(), []
     for seed in (5, 5, 6, None, None):
-        veil.obfuscate(windows, seed=seed)
-        drawn.append(veil.drawn)
+        obfuscator.obfuscate(windows, seed=seed)
+        drawn.append(obfuscator.drawn)
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 4
 
 
 def test_strengths_reach_the_hook_one_a_window() -> None:
     windows = example_windows()
-    veil = fitted(windows)
+    obfuscator = fitted(windows)
     gains = np.linspace(1, 3, len(windows))
-    hidden = veil.obfuscate(windows, {"gain": gains, "gender": 0.5})
-    np.testing.assert_array_equal(veil.given["gain"], gains)
-    np.testing.assert_array_equal(veil.given["gender"], np.full(len(windows), 0.5))
-    assert "weight" not in veil.given
+    hidden = obfuscator.obfuscate(windows, {"gain": gains, "gender": 0.5})
+    np.testing.assert_array_equal(obfuscator.given["gain"], gains)
+    np.testing.assert_array_equal(obfuscator.given["gender"], np.full(len(windows), 0.5))
+    assert "weight" not in obfuscator.given
     mean = windows.signal.astype(np.float64).mean((0, 2), keepdims=True)
     expected = mean + gains[:, None, None] * (windows.signal - mean)
     np.testing.assert_allclose(hidden.signal, expected, rtol=1e-4, atol=1e-4)
@@ -154,10 +161,10 @@ def test_nothing_is_done_before_fit() -> None:
 
 
 def test_a_refused_fit_leaves_nothing_learnt() -> None:
-    veil = Loud()
+    obfuscator = Loud()
     with pytest.raises(Refusal, match="cannot be kept and hidden"):
-        veil.fit(example_windows(), keep="gender", hide="gender")
-    assert not [name for name in vars(veil) if name.endswith("_")]
+        obfuscator.fit(example_windows(), keep="gender", hide="gender")
+    assert not [name for name in vars(obfuscator) if name.endswith("_")]
 
 
 def test_abilities_are_held_to() -> None:
@@ -169,25 +176,25 @@ def test_abilities_are_held_to() -> None:
 
 
 def test_windows_that_do_not_fit() -> None:
-    veil = fitted()
+    obfuscator = fitted()
     with pytest.raises(Refusal, match=r"shape \(2, 16, 16\) .* do not fit a run .* \(2, 32\)"):
-        veil.obfuscate(example_windows("image"))
+        obfuscator.obfuscate(example_windows("image"))
     with pytest.raises(Refusal, match="there are no windows"):
-        veil.obfuscate(example_windows().select([]))
+        obfuscator.obfuscate(example_windows().select([]))
     for bad in (np.nan, -np.inf):
         signal = example_windows().signal
         signal[3, 1, 7] = bad
         with pytest.raises(Refusal, match="hold NaN or infinite values"):
-            veil.obfuscate(example_windows().replaced(signal))
+            obfuscator.obfuscate(example_windows().replaced(signal))
 
 
 def test_fitting_again_forgets() -> None:
     """A second training stands alone, whatever was learnt before."""
-    veil = fitted()
+    obfuscator = fitted()
     other = example_windows(seed=5)
-    veil.fit(other, keep="weight", hide=["gender", "subject"])
-    assert veil.policy_.keep == ("weight",)
-    np.testing.assert_array_equal(veil.seen_, fitted(other).seen_)
+    obfuscator.fit(other, keep="weight", hide=["gender", "subject"])
+    assert obfuscator.policy_.keep == ("weight",)
+    np.testing.assert_array_equal(obfuscator.seen_, fitted(other).seen_)
 
 
 @pytest.mark.parametrize("name", ["signal", "complex", "image"])

@@ -55,32 +55,37 @@ def relabelled(**labels: np.ndarray) -> Windows:
 def test_hidden_readers_only_where_needed(
     made: type[ClassAutoencoder], modifier: str, read_hidden: bool, readers: int
 ) -> None:
-    veil = fitted(made, modifier=modifier, read_hidden=read_hidden)
-    assert len(veil.hidden_readers_) == readers
+    obfuscator = fitted(made, modifier=modifier, read_hidden=read_hidden)
+    assert len(obfuscator.hidden_readers_) == readers
 
 
 def test_another_modifier_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    veil = fitted(modifier="randomized", read_hidden=True)
+    obfuscator = fitted(modifier="randomized", read_hidden=True)
 
     def forbidden(*_: Any, **__: Any) -> None:
         pytest.fail("something was trained")
 
     monkeypatch.setattr(class_autoencoder, "train_factorised", forbidden)
-    monkeypatch.setattr(class_autoencoder.InferenceModel, "fit_codes", forbidden)
-    other = veil.with_modifier("deterministic")
-    assert (veil.settings.modifier, other.settings.modifier) == ("randomized", "deterministic")
-    assert other.nets_ is veil.nets_
+    monkeypatch.setattr(class_autoencoder.Classifier, "fit_codes", forbidden)
+    other = obfuscator.with_modifier("deterministic")
+    assert (obfuscator.settings.modifier, other.settings.modifier) == (
+        "randomized",
+        "deterministic",
+    )
+    assert other.nets_ is obfuscator.nets_
     windows = example_windows()
-    assert (other.obfuscate(windows, seed=1).signal != veil.obfuscate(windows, seed=1).signal).any()
+    assert (
+        other.obfuscate(windows, seed=1).signal != obfuscator.obfuscate(windows, seed=1).signal
+    ).any()
 
 
 def test_another_modifier_that_needs_readers_is_refused() -> None:
-    veil = fitted(modifier="randomized", hide=["gender", "weight"])
-    veil.with_modifier("probabilistic")
+    obfuscator = fitted(modifier="randomized", hide=["gender", "weight"])
+    obfuscator.with_modifier("probabilistic")
     with pytest.raises(Refusal, match=r"needs readers of gender, weight.*read_hidden=true"):
-        veil.with_modifier("deterministic")
+        obfuscator.with_modifier("deterministic")
     with pytest.raises(Refusal, match="modifier 'none' is unknown"):
-        veil.with_modifier("none")
+        obfuscator.with_modifier("none")
     with pytest.raises(Refusal, match="call fit first"):
         AttributeCVAE().with_modifier("probabilistic")
 
@@ -89,11 +94,11 @@ def test_windows_of_unknown_labels_are_left_out() -> None:
     windows = example_windows()
     gender, activity = windows.labels["gender"].copy(), windows.labels["activity"].copy()
     gender[:20], activity[10:30] = UNKNOWN, UNKNOWN
-    veil = fitted(windows=relabelled(gender=gender, activity=activity))
+    obfuscator = fitted(windows=relabelled(gender=gender, activity=activity))
     known = np.arange(96) >= 30
     expected = np.bincount(windows.labels["activity"][known]).tolist()
-    assert veil.metrics_["windows_by_network"] == expected
-    assert veil.hidden_sizes_ == (2,)
+    assert obfuscator.metrics_["windows_by_network"] == expected
+    assert obfuscator.hidden_sizes_ == (2,)
 
 
 @pytest.mark.parametrize("made", [AttributeCVAE, GeneralVAE])
@@ -106,17 +111,17 @@ def test_a_class_without_any_known_label_is_refused(made: type[ClassAutoencoder]
 
 def test_hidden_classes_that_do_not_occur_are_never_told() -> None:
     gender = np.where(example_windows().labels["gender"] == 1, 4, 2)
-    veil = fitted(windows=relabelled(gender=gender))
-    assert veil.hidden_sizes_ == (2,)
-    assert veil.nets_.decoder.layers[0].weight.shape[1] == 10 + 2
+    obfuscator = fitted(windows=relabelled(gender=gender))
+    assert obfuscator.hidden_sizes_ == (2,)
+    assert obfuscator.nets_.decoder.layers[0].weight.shape[1] == 10 + 2
 
 
 def test_an_epoch_goes_once_through_the_largest_class() -> None:
-    veil = AttributeCVAE(epochs=3, batch=10, reader_epochs=1)
-    veil.shared_readers = {}  # no training of the networks yet
+    obfuscator = AttributeCVAE(epochs=3, batch=10, reader_epochs=1)
+    obfuscator.shared_readers = {}  # no training of the networks yet
     activity = np.arange(96) % 4 == 0
-    veil.fit(relabelled(activity=activity.astype(int)), "activity", "gender")
-    schedule = veil._schedule()
+    obfuscator.fit(relabelled(activity=activity.astype(int)), "activity", "gender")
+    schedule = obfuscator._schedule()
     assert (schedule.epochs, schedule.steps) == (3, 8)  # 72 windows and 24, in batches of 10
 
 
@@ -132,34 +137,36 @@ def test_an_epoch_goes_once_through_the_largest_class() -> None:
 def test_the_condition_holds_all_that_the_output_is_made_of(
     made: type[ClassAutoencoder], modifier: str, numbers: int
 ) -> None:
-    veil, windows = fitted(made, modifier=modifier), example_windows()
-    condition = veil.condition(windows)
+    obfuscator, windows = fitted(made, modifier=modifier), example_windows()
+    condition = obfuscator.condition(windows)
     assert condition.shape == (96, numbers)
-    read = veil.reader_.predict(windows.scaled(veil.scaling_))
+    read = obfuscator.reader_.predict(windows.scaled(obfuscator.scaling_))
     np.testing.assert_array_equal(condition[:, :2].argmax(1), read)
     with torch.no_grad():
-        numbers_of_5 = torch.from_numpy(windows.scaled(veil.scaling_).signal[5]).reshape(1, -1)
+        numbers_of_5 = torch.from_numpy(windows.scaled(obfuscator.scaling_).signal[5]).reshape(
+            1, -1
+        )
         group = 0 if made is GeneralVAE else int(read[5])
-        mu = veil.nets_.encode(numbers_of_5, group)[0][0]
+        mu = obfuscator.nets_.encode(numbers_of_5, group)[0][0]
     np.testing.assert_allclose(condition[5, 2:12], mu, atol=1e-4)
 
 
 def test_many_windows_are_obfuscated_as_one_by_one() -> None:
     """Sorting by class and cutting into pieces must not mix windows up."""
-    veil, windows = fitted(AttributeCAE), example_windows()
-    together = veil.obfuscate(windows).signal
+    obfuscator, windows = fitted(AttributeCAE), example_windows()
+    together = obfuscator.obfuscate(windows).signal
     for which in (0, 1, 50):
-        one = veil.obfuscate(windows.select([which]).compact()).signal[0]
+        one = obfuscator.obfuscate(windows.select([which]).compact()).signal[0]
         np.testing.assert_allclose(together[which], one, rtol=1e-4, atol=1e-4)
 
 
 def test_a_run_comes_back_with_its_readers(tmp_path: Path) -> None:
     windows = example_windows("complex")
-    veil = fitted(AttributeVAE, windows, hide=["gender", "weight"])
-    again = load_run(save_run(veil.with_modifier("probabilistic"), tmp_path / "run"))
+    obfuscator = fitted(AttributeVAE, windows, hide=["gender", "weight"])
+    again = load_run(save_run(obfuscator.with_modifier("probabilistic"), tmp_path / "run"))
     assert isinstance(again, AttributeVAE)
     assert again.settings.modifier == "probabilistic"
-    expected = veil.obfuscate(windows, seed=1).signal
+    expected = obfuscator.obfuscate(windows, seed=1).signal
     got = again.with_modifier("deterministic").obfuscate(windows, seed=1).signal
     np.testing.assert_array_equal(got, expected)
 
@@ -177,10 +184,10 @@ def test_a_model_file_that_lacks_something(missing: str, tmp_path: Path) -> None
 
 
 def test_stages_are_timed() -> None:
-    veil, windows = fitted(read_hidden=True), example_windows()
+    obfuscator, windows = fitted(read_hidden=True), example_windows()
     stages = ["desired inference", "sensitive inference", "encoder", "decoder"]
-    found = veil.stage_seconds(windows, repeats=1)
+    found = obfuscator.stage_seconds(windows, repeats=1)
     assert list(found) == stages
     assert all(0 < seconds < 1 for seconds in found.values())
     stages.remove("sensitive inference")
-    assert list(veil.with_modifier("randomized").stage_seconds(windows, 1)) == stages
+    assert list(obfuscator.with_modifier("randomized").stage_seconds(windows, 1)) == stages

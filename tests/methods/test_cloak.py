@@ -21,10 +21,12 @@ from sensorveil.methods.run import load_run, save_run
 from sensorveil.nets.courses import Checkpoint
 
 
-def copied(veil: Cloak, **settings: Any) -> Cloak:
+def copied(obfuscator: Cloak, **settings: Any) -> Cloak:
     """What was learnt, under other settings."""
     other = Cloak(**{**TINY, **settings})
-    other.__dict__ |= {name: value for name, value in vars(veil).items() if name.endswith("_")}
+    other.__dict__ |= {
+        name: value for name, value in vars(obfuscator).items() if name.endswith("_")
+    }
     return other
 
 
@@ -64,15 +66,15 @@ def test_the_paper_preset_is_the_papers() -> None:
 
 def blank(preset: str, shape: tuple[int, ...]) -> Cloak:
     """The networks of a preset on windows of a shape, without any weights."""
-    veil = Cloak(preset)
-    veil.shape_, veil.complex_ = shape, False
-    veil.policy_ = Policy.of("activity", "gender")
-    veil.classes_ = {"activity": ("a", "b", "c", "d"), "gender": ("f", "m")}
-    veil.roles_, veil.nets_ = np.zeros((2 if veil.settings.coin else 0, 1)), {}
+    obfuscator = Cloak(preset)
+    obfuscator.shape_, obfuscator.complex_ = shape, False
+    obfuscator.policy_ = Policy.of("activity", "gender")
+    obfuscator.classes_ = {"activity": ("a", "b", "c", "d"), "gender": ("f", "m")}
+    obfuscator.roles_, obfuscator.nets_ = np.zeros((2 if obfuscator.settings.coin else 0, 1)), {}
     with torch.device("cpu" if preset == "fast" else "meta"):
-        for which in veil._net_names():
-            veil.nets_[which] = veil._blank_net(which)
-    return veil
+        for which in obfuscator._net_names():
+            obfuscator.nets_[which] = obfuscator._blank_net(which)
+    return obfuscator
 
 
 def parameters(net: torch.nn.Module) -> int:
@@ -95,15 +97,15 @@ def test_the_networks_of_preset_paper_are_those_of_table_vi() -> None:
 
 
 def test_images_have_latents_of_two_dimensions_in_preset_adience() -> None:
-    veil = blank("adience", (1, 80, 80))
-    assert veil._space() == (8, 16, 16)
-    assert veil.nets_["generator"].settings.kernels == 2
+    obfuscator = blank("adience", (1, 80, 80))
+    assert obfuscator._space() == (8, 16, 16)
+    assert obfuscator.nets_["generator"].settings.kernels == 2
 
 
 @pytest.mark.parametrize("shape", [(2, 128), (6, 128), (40, 64), (1, 16, 16), (1, 80, 80)])
 def test_preset_fast_takes_at_most_ten_megabytes(shape: tuple[int, ...]) -> None:
-    veil = blank("fast", shape)
-    assert sum(parameters(net) for net in veil.nets_.values()) * 4 < 10e6
+    obfuscator = blank("fast", shape)
+    assert sum(parameters(net) for net in obfuscator.nets_.values()) * 4 < 10e6
 
 
 def test_the_kept_class_is_what_comes_out(trained: Cloak) -> None:
@@ -118,12 +120,14 @@ def test_the_kept_class_is_what_comes_out(trained: Cloak) -> None:
 def test_it_is_led_away_from_what_is_avoided(trained: Cloak) -> None:
     """The more weight, the less likely the auxiliary model finds the class that was avoided."""
     windows = example_windows(seed=5)
-    veil = trained.altered(avoids="predicted")
-    avoided = veil._avoided(windows.scaled(veil.scaling_), np.random.default_rng(0))["gender"]
+    obfuscator = trained.with_settings(avoids="predicted")
+    avoided = obfuscator._avoided(windows.scaled(obfuscator.scaling_), np.random.default_rng(0))[
+        "gender"
+    ]
     likely = []
     for weight in (0.0, 2.0, 5.0):
-        hidden = veil.obfuscate(windows, {"bottleneck": 0.0, "gender": weight}, seed=1)
-        logs = veil._read(hidden.scaled(veil.scaling_), "gender")
+        hidden = obfuscator.obfuscate(windows, {"bottleneck": 0.0, "gender": weight}, seed=1)
+        logs = obfuscator._read(hidden.scaled(obfuscator.scaling_), "gender")
         likely.append(logs.exp().gather(1, avoided[:, None]).mean().item())
     assert likely[0] > likely[1] > likely[2]
     assert likely[2] < likely[0] - 0.05
@@ -133,15 +137,15 @@ def test_the_bottleneck_can_be_another_one_on_the_same_weights(trained: Cloak) -
     windows = example_windows()
     strength = {"bottleneck": 0.0}
     told = trained.obfuscate(windows, strength, seed=1).signal
-    other = trained.altered(bottleneck=0.0)
+    other = trained.with_settings(bottleneck=0.0)
     np.testing.assert_array_equal(other.obfuscate(windows, seed=1).signal, told)
     assert not np.array_equal(trained.obfuscate(windows, seed=1).signal, told)
     with pytest.raises(Refusal, match="latent"):
-        trained.altered(latent=3)
+        trained.with_settings(latent=3)
     # What probes found of what was told is not true of the other.
     assert "told" in trained.metrics_["probe"]
     assert set(other.metrics_["probe"]) == {"people", "windows", "z_U"}
-    assert trained.altered(keep=1.0).metrics_["probe"] == trained.metrics_["probe"]
+    assert trained.with_settings(keep=1.0).metrics_["probe"] == trained.metrics_["probe"]
 
 
 def test_with_the_whole_bottleneck_the_class_alone_is_told(tiny: Cloak) -> None:
@@ -245,11 +249,11 @@ def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(
 
 
 def test_a_limit_holds_whatever_the_windows() -> None:
-    veil = Cloak(**{**TINY, "epochs": 50, "batch": 32, "limit": 12, "reader_epochs": 9,
+    obfuscator = Cloak(**{**TINY, "epochs": 50, "batch": 32, "limit": 12, "reader_epochs": 9,
                     "reader_batch": 24, "reader_limit": 8, "coder_limit": 1}).fit(
         example_windows(), "activity", "gender"
     )  # fmt: skip
-    found = veil.metrics_
+    found = obfuscator.metrics_
     assert [len(found["generator_loss"]), len(found["encoder_loss_activity"])] == [4, 2]
     assert len(found["autoencoder_loss"]) == 1
 
@@ -262,7 +266,7 @@ def leaky_people() -> Windows:
     wave = (1 + 0.5 * subject[:, None]) * np.sin(time * (0.4 + 0.6 * activity[:, None]))
     signal = wave[:, None] + 0.1 * chance.normal(size=(count, 2, 32))
     labels = {"activity": activity, "gender": (subject > 3).astype(int), "subject": subject}
-    return Windows.from_signal(signal, labels, rate=50.0)
+    return Windows.from_signal(signal, labels, sample_rate=50.0)
 
 
 def test_the_run_says_what_is_told_beyond_the_class() -> None:
@@ -282,14 +286,14 @@ def test_the_run_says_what_is_told_beyond_the_class() -> None:
 def test_several_kept_attributes_have_an_encoder_each(tiny: Cloak) -> None:
     """Section V-K: z_U of all of them side by side."""
     windows = example_windows()
-    veil = Cloak(**TINY).fit(windows, ["activity", "weight"], "gender")
-    features = veil._features(windows.scaled(veil.scaling_))
+    obfuscator = Cloak(**TINY).fit(windows, ["activity", "weight"], "gender")
+    features = obfuscator._features(windows.scaled(obfuscator.scaling_))
     assert features.shape == (96, 16)
     torch.testing.assert_close(features.norm(dim=1), torch.ones(96))
     torch.testing.assert_close(  # the first is the very encoder that is trained alone
         features[:, :8] * 2**0.5, tiny._features(windows.scaled(tiny.scaling_))
     )
-    assert veil.centres_.shape == (4, 16)
+    assert obfuscator.centres_.shape == (4, 16)
 
 
 def test_one_more_attribute_leaves_all_else_alone(tiny: Cloak, tmp_path: Path) -> None:
@@ -314,18 +318,18 @@ def test_one_more_attribute_leaves_all_else_alone(tiny: Cloak, tmp_path: Path) -
 @pytest.mark.parametrize("modality", ["signal", "complex"])
 def test_published_layers(modality: str) -> None:
     windows = example_windows(modality)
-    veil = Cloak("paper", **PUBLISHED).fit(windows, "activity", "gender")
-    assert veil._space() == (1, 60)
-    assert veil.obfuscate(windows, seed=1).shape == windows.shape
+    obfuscator = Cloak("paper", **PUBLISHED).fit(windows, "activity", "gender")
+    assert obfuscator._space() == (1, 60)
+    assert obfuscator.obfuscate(windows, seed=1).shape == windows.shape
 
 
 def test_published_layers_for_images() -> None:
     signal = np.random.default_rng(0).normal(size=(40, 1, 20, 15))
     labels = {"subject": np.arange(40) % 4, "gender": np.arange(40) % 2}
     windows = Windows.from_signal(signal, labels)
-    veil = Cloak("adience", **PUBLISHED).fit(windows, "subject", "gender")
-    assert veil._space() == (8, 4, 3)
-    assert veil.obfuscate(windows, seed=1).shape == (1, 20, 15)
+    obfuscator = Cloak("adience", **PUBLISHED).fit(windows, "subject", "gender")
+    assert obfuscator._space() == (8, 4, 3)
+    assert obfuscator.obfuscate(windows, seed=1).shape == (1, 20, 15)
 
 
 def test_windows_of_unknown_class_train_what_they_can() -> None:
@@ -333,9 +337,9 @@ def test_windows_of_unknown_class_train_what_they_can() -> None:
     activity, gender = windows.labels["activity"].copy(), windows.labels["gender"].copy()
     activity[:10], gender[20:30] = UNKNOWN, UNKNOWN
     windows = replace(windows, labels={**windows.labels, "activity": activity, "gender": gender})
-    veil = Cloak(**TINY).fit(windows, "activity", "gender")
-    assert veil.cells_.tolist() == [[0], [1]]
-    assert np.isfinite(veil.obfuscate(windows, seed=1).signal).all()
+    obfuscator = Cloak(**TINY).fit(windows, "activity", "gender")
+    assert obfuscator.cells_.tolist() == [[0], [1]]
+    assert np.isfinite(obfuscator.obfuscate(windows, seed=1).signal).all()
 
 
 def test_the_condition_is_all_it_is_told(tiny: Cloak) -> None:
@@ -349,8 +353,8 @@ def test_trainings_that_were_kept_are_taken_over(tmp_path: Path) -> None:
     windows, places = example_windows(), []
     for _ in range(2):
         checkpoint = Checkpoint(tmp_path / "kept", seconds=0)
-        veil = Cloak(**TINY).fit(windows, "activity", "gender", checkpoint)
-        places.append(veil.obfuscate(windows, seed=1).signal)
+        obfuscator = Cloak(**TINY).fit(windows, "activity", "gender", checkpoint)
+        places.append(obfuscator.obfuscate(windows, seed=1).signal)
     np.testing.assert_array_equal(*places)
     kept = {place.stem for place in (tmp_path / "kept").glob("*.safetensors")}
     assert kept == {"autoencoder", "encoder-activity", "generator", "auxiliary-gender"}

@@ -27,7 +27,7 @@ from sensorveil.audit.stored import read_audit
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.cloak_settings import CloakSettings
 from sensorveil.methods.guided_settings import PANEL
-from sensorveil.nets.cnn import InferenceNet
+from sensorveil.nets.cnn import CNN
 from sensorveil.recipes.recipe import recipe
 from sensorveil.recipes.reproduce import check
 
@@ -162,9 +162,9 @@ def test_the_document_says_how_far_motionsense_is_from_the_paper() -> None:
         f"its activity is {abs(apart):.1f} points from raw, where the five runs below are"
         f" {100 * lost:.1f} below it in the mean"
     ) in said()
-    altered = found["rows"][0]["settings"]
+    with_settings = found["rows"][0]["settings"]
     guidance = {"keep": 4.5, "avoid": 0.008, "avoids": "wearer", "bottleneck": 0.0, "tries": 1}
-    assert {name: altered[name] for name in guidance} == guidance
+    assert {name: with_settings[name] for name in guidance} == guidance
     assert f"a deviation of {100 * own['activity']['accuracy']['spread']:.1f} points" in said()
     assert f"Gender is {100 * gender:.1f} points from 50%" in said()
     heard = result("audiomnist-gender-accuracy")["rows"][-1]["read"]["gender"]["accuracy"]["value"]
@@ -306,6 +306,6 @@ def test_the_document_shows_sizes_and_times() -> None:
     assert f"{1 / fast['seconds_a_window']:,.0f} windows a second" in said()
     alone = [1000 * row["seconds_alone"] for row in (paper, fast)]
     assert "A window that comes alone takes {:.0f} and {:.0f} ms".format(*alone) in said()
-    member = sum(weight.numel() for weight in InferenceNet((2, 128), 4, PANEL.width).parameters())
+    member = sum(weight.numel() for weight in CNN((2, 128), 4, PANEL.width).parameters())
     megabytes = Cloak("fast").settings.panel * member * 4 / 2**20
     assert f"{megabytes:.2f} of these are the four models of its panel" in said()

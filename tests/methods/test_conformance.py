@@ -21,7 +21,7 @@ def test_method_conforms(name, check):
 class Leaky(NoObfuscation):
     """Uses the true label although it says it does not."""
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         gender = windows.labels["gender"].reshape(-1, *(1,) * len(windows.shape))
         return windows.signal * (1 + gender)
 
@@ -35,24 +35,24 @@ class Frozen(NoObfuscation):
 class Spilling(NoObfuscation):
     """Lets NaN out."""
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         return windows.signal * np.nan
 
 
 class Unscaled(NoObfuscation):
     """Leaves units that depend on the input's."""
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         return windows.signal + 1 / self.scaling_.deviation
 
 
 class Forgetful(NoObfuscation):
     """Learns something that its state leaves out."""
 
-    def _fit(self, windows, generator):
+    def _fit(self, windows, rng):
         self.offset_ = 1.0
 
-    def _obfuscate(self, windows, strength, generator):
+    def _obfuscate(self, windows, strength, rng):
         return windows.signal + getattr(self, "offset_", 0.0)
 
 

@@ -15,7 +15,7 @@ import sensorveil
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods import csi as module
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.csi import CsiGenerator
@@ -57,11 +57,11 @@ def test_an_epsilon_is_stated_only_where_all_updates_are_private(
     which: str, tmp_path: Path
 ) -> None:
     """Everything that a run says of itself is searched for a number behind the word."""
-    veil = fitted(**MODES[which])
-    folder = save_run(veil, tmp_path / "run")
+    obfuscator = fitted(**MODES[which])
+    folder = save_run(obfuscator, tmp_path / "run")
     loaded = load_run(folder)
     assert isinstance(loaded, CsiGenerator)
-    assert loaded.guarantee() == veil.guarantee()
+    assert loaded.guarantee() == obfuscator.guarantee()
     said = " ".join([str(loaded.guarantee()), run_card(loaded), (folder / "card.md").read_text()])
     kept = read_json(folder / "metrics.json")["privacy"]
     stated = re.findall(r"epsilon\W+(?:is\W+)?\d", said)
@@ -71,11 +71,11 @@ def test_an_epsilon_is_stated_only_where_all_updates_are_private(
 
 
 def test_why_hybrid_has_none() -> None:
-    veil = fitted(mode="hybrid")
-    why = veil.guarantee().why
+    obfuscator = fitted(mode="hybrid")
+    why = obfuscator.guarantee().why
     assert "first phase" in why
     assert "lines 11, 14 and 15" in why
-    assert f"no epsilon: {why}" in run_card(veil)
+    assert f"no epsilon: {why}" in run_card(obfuscator)
 
 
 def test_epsilon_is_that_of_all_private_steps() -> None:
@@ -89,10 +89,10 @@ def test_epsilon_is_that_of_all_private_steps() -> None:
 
 
 def test_the_unit_can_be_a_person() -> None:
-    veil = fitted(mode="dp", unit="person", lot=2, each=3)
+    obfuscator = fitted(mode="dp", unit="person", lot=2, each=3)
     each = Spent(noise=8.0, chance=2 / 4, steps=5)  # of four people
-    assert veil.guarantee().epsilon == pytest.approx(epsilon([each, each], 1e-5))
-    assert veil.guarantee().unit == "all windows of one person"
+    assert obfuscator.guarantee().epsilon == pytest.approx(epsilon([each, each], 1e-5))
+    assert obfuscator.guarantee().unit == "all windows of one person"
 
 
 @pytest.mark.parametrize("which", ["plain", "hybrid", "dp-repeatable", "hybrid-dp-repeatable"])
@@ -103,9 +103,13 @@ def test_overwhelming_noise_leaves_no_trace_of_private_windows(which: str) -> No
     twisted = np.where(public, windows.signal, 3 * windows.signal.conj()[..., ::-1] + 1)
     held = []
     for one in (windows, windows.replaced(twisted)):
-        veil = fitted(one, **MODES[which], noise=1e7, scale=10.0)
-        parts = {**veil._state(), "mean": veil.scaling_.mean, "deviation": veil.scaling_.deviation}
-        metrics = {name: value for name, value in veil.metrics_.items() if name != "seconds"}
+        obfuscator = fitted(one, **MODES[which], noise=1e7, scale=10.0)
+        parts = {
+            **obfuscator._state(),
+            "mean": obfuscator.scaling_.mean,
+            "deviation": obfuscator.scaling_.deviation,
+        }
+        metrics = {name: value for name, value in obfuscator.metrics_.items() if name != "seconds"}
         held.append((parts, metrics))
     (first, told), (second, told_too) = held
     gaps = [float(np.abs(first[name] - second[name]).max()) for name in first]
@@ -153,19 +157,19 @@ def test_private_modes_need_opacus_and_say_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_generate_takes_any_length_and_names_its_windows() -> None:
-    veil = CsiGenerator(seed=1, **TINY).fit(
+    obfuscator = CsiGenerator(seed=1, **TINY).fit(
         example_windows("complex"), ["activity", "weight"], "gender"
     )
-    made = veil.generate({"activity": "1", "weight": "0"}, 5, seed=3, length=50)
+    made = obfuscator.generate({"activity": "1", "weight": "0"}, 5, seed=3, length=50)
     assert made.shape == (2, 50)
     assert made.is_complex
     assert made.labels["activity"].tolist() == [1] * 5
     assert made.labels["weight"].tolist() == [0] * 5
     assert made.classes["subject"] == ("generated",)
-    assert (made.rate, made.channels) == (veil.rate_, veil.channels_)
-    again = veil.generate({"activity": "1", "weight": "0"}, 5, seed=3, length=50)
+    assert (made.rate, made.channels) == (obfuscator.sample_rate_, obfuscator.channels_)
+    again = obfuscator.generate({"activity": "1", "weight": "0"}, 5, seed=3, length=50)
     assert (made.signal == again.signal).all()
-    other = veil.generate({"activity": "1", "weight": "0"}, 5, length=50)
+    other = obfuscator.generate({"activity": "1", "weight": "0"}, 5, length=50)
     assert (made.signal != other.signal).any()
 
 
@@ -184,57 +188,59 @@ def test_generate_refuses(classes: dict[str, str], count: int, line: str) -> Non
 
 
 def test_generate_refuses_bad_seeds_and_strengths_that_break_it() -> None:
-    veil = fitted()
+    obfuscator = fitted()
     with pytest.raises(Refusal, match="seed is -1"):
-        veil.generate({"activity": "0"}, 1, seed=-1)
+        obfuscator.generate({"activity": "0"}, 1, seed=-1)
     with pytest.raises(Refusal, match="not finite"):
-        veil.generate({"activity": "0"}, 1, {"keep": 1e39}, seed=0)
+        obfuscator.generate({"activity": "0"}, 1, {"keep": 1e39}, seed=0)
 
 
 def test_a_kept_person_is_named() -> None:
-    veil = CsiGenerator(seed=1, **TINY).fit(example_windows("complex"), "subject", "gender")
-    made = veil.generate({"subject": "2"}, 3, seed=0)
+    obfuscator = CsiGenerator(seed=1, **TINY).fit(example_windows("complex"), "subject", "gender")
+    made = obfuscator.generate({"subject": "2"}, 3, seed=0)
     assert made.classes["subject"][made.subject[0]] == "2"
 
 
 @pytest.mark.parametrize("sampler", ["ddim", "ddpm", "unipc", "rf-diffusion"])
 def test_every_sampler_samples(sampler: str) -> None:
     blur = 0.05 if sampler == "rf-diffusion" else 0.0
-    veil = fitted(sampler=sampler, blur=blur)
-    made = veil.generate({"activity": "0"}, 4, seed=0).signal
+    obfuscator = fitted(sampler=sampler, blur=blur)
+    made = obfuscator.generate({"activity": "0"}, 4, seed=0).signal
     assert np.isfinite(made).all()
 
 
 def test_the_class_alone_decides() -> None:
     """Two windows that are read alike, and the same noise, give the same window."""
-    veil = fitted()
+    obfuscator = fitted()
     windows = example_windows("complex")
-    read = veil.condition(windows)
+    read = obfuscator.condition(windows)
     same = np.flatnonzero((read == read[0]).all(1))[:2]
-    first, second = (veil.obfuscate(windows.select([row]), seed=4).signal for row in same)
+    first, second = (obfuscator.obfuscate(windows.select([row]), seed=4).signal for row in same)
     np.testing.assert_array_equal(first, second)
 
 
 def test_imitations_have_the_true_classes_whatever_the_reader_finds() -> None:
     """An untrained reader finds one class everywhere; the labels are told all the same."""
     windows = example_windows("complex")
-    veil = fitted(windows)
-    made = veil.imitate(windows, seed=2)
+    obfuscator = fitted(windows)
+    made = obfuscator.imitate(windows, seed=2)
     np.testing.assert_array_equal(made.codes("activity"), windows.codes("activity"))
     told: list[np.ndarray] = []
-    make = veil._make
-    veil._make = lambda told_of, *rest: (told.append(told_of.numpy()), make(told_of, *rest))[1]  # type: ignore[method-assign]
-    veil.imitate(windows, seed=2)
+    make = obfuscator._make
+    obfuscator._make = lambda told_of, *rest: (told.append(told_of.numpy()), make(told_of, *rest))[
+        1
+    ]  # type: ignore[method-assign]
+    obfuscator.imitate(windows, seed=2)
     np.testing.assert_array_equal(np.concatenate(told).argmax(1), windows.codes("activity"))
     blank = windows.replaced(np.zeros_like(windows.signal))  # nothing of the windows but labels
-    np.testing.assert_array_equal(veil.imitate(blank, seed=2).signal, made.signal)
+    np.testing.assert_array_equal(obfuscator.imitate(blank, seed=2).signal, made.signal)
 
 
 def test_what_others_learn_from() -> None:
     windows = example_windows("complex")
-    veil = fitted(windows)
-    made = to_learn_from(veil, windows, seed=5)
-    np.testing.assert_array_equal(made.signal, veil.imitate(windows, seed=5).signal)
+    obfuscator = fitted(windows)
+    made = to_learn_from(obfuscator, windows, seed=5)
+    np.testing.assert_array_equal(made.signal, obfuscator.imitate(windows, seed=5).signal)
     other = NoObfuscation().fit(windows, "activity", "gender")
     np.testing.assert_allclose(to_learn_from(other, windows, 5).signal, windows.signal, atol=1e-4)
 
@@ -243,12 +249,12 @@ def test_restored_windows_are_the_true_ones_where_little_was_taken() -> None:
     """Nearly all of a window remains at the last level: a network that learnt gives it back."""
     windows = example_windows("complex")
     gentle = {"levels": 3, "first": 1e-4, "last": 1e-4, "epochs": 40, "rate": 1e-2}
-    veil = fitted(windows, **gentle)
-    back = veil.restored(windows, seed=1)
+    obfuscator = fitted(windows, **gentle)
+    back = obfuscator.restored(windows, seed=1)
     lost = np.abs(back.signal - windows.signal).mean() / np.abs(windows.signal).mean()
     assert lost < 0.1
     np.testing.assert_array_equal(back.codes("activity"), windows.codes("activity"))
-    made = veil.imitate(windows, seed=1)
+    made = obfuscator.imitate(windows, seed=1)
     assert (
         np.abs(made.signal - windows.signal).mean()
         > 5 * np.abs(back.signal - windows.signal).mean()
@@ -262,14 +268,17 @@ def test_fast_preset_on_simulated_csi() -> None:
     A minute of one core, of the three that the preset may take on two.
     """
     split = sensorveil.load("simulated-csi")
-    veil = CsiGenerator(seed=1).fit(split.train, "activity", "subject")
-    judge = InferenceModel(InferenceSettings.quick()).fit(split.train, "activity")
-    made = veil.obfuscate(split.test, seed=1)
+    obfuscator = CsiGenerator(seed=1).fit(split.train, "activity", "subject")
+    judge = Classifier(ClassifierSettings.quick()).fit(split.train, "activity")
+    made = obfuscator.obfuscate(split.test, seed=1)
     true = split.test.codes("activity")
     assert (judge.predict(split.test) == true).mean() > 0.9
     assert (judge.predict(made) == true).mean() > 0.8
     spectra = [
-        torch.fft.fft(torch.from_numpy(veil.scaling_.apply(one.signal))).abs().square().mean((0, 1))
+        torch.fft.fft(torch.from_numpy(obfuscator.scaling_.apply(one.signal)))
+        .abs()
+        .square()
+        .mean((0, 1))
         for one in (made, split.test)
     ]
     shares = [one / one.sum() for one in spectra]
@@ -282,18 +291,20 @@ def test_errors_are_low_where_it_learnt(mode: str) -> None:
     windows = example_windows("complex")
     learnt, others = windows.select(slice(0, 16)), windows.select(slice(16, 32))
     longer = {"width": 32, "epochs": 150, "rate": 1e-2, "private_steps": 5}
-    veil = fitted(learnt, mode=mode, **longer)
-    assert np.median(veil.errors(learnt)) < 0.9 * np.median(veil.errors(others))
-    np.testing.assert_array_equal(veil.errors(learnt, seed=3), veil.errors(learnt, seed=3))
-    assert veil.errors(learnt).shape == (16,)
+    obfuscator = fitted(learnt, mode=mode, **longer)
+    assert np.median(obfuscator.errors(learnt)) < 0.9 * np.median(obfuscator.errors(others))
+    np.testing.assert_array_equal(
+        obfuscator.errors(learnt, seed=3), obfuscator.errors(learnt, seed=3)
+    )
+    assert obfuscator.errors(learnt).shape == (16,)
 
 
 def test_errors_need_the_class() -> None:
     windows = example_windows("complex")
-    veil = fitted(windows)
+    obfuscator = fitted(windows)
     blind = replace(windows, labels={**windows.labels, "activity": np.full(len(windows), -1)})
     with pytest.raises(Refusal, match="no class of activity"):
-        veil.errors(blind)
+        obfuscator.errors(blind)
 
 
 def test_aligned_phases_make_the_cards_part_vanish() -> None:
@@ -301,9 +312,9 @@ def test_aligned_phases_make_the_cards_part_vanish() -> None:
     windows = example_windows("complex")
     turn = np.exp(2j * np.pi * np.random.default_rng(0).random(windows.store.shape[1]))
     turned = replace(windows, store=(windows.store * turn).astype(np.complex64))
-    veil = fitted(windows, phases="aligned")
-    np.testing.assert_allclose(veil.condition(turned), veil.condition(windows))
-    np.testing.assert_allclose(veil.errors(turned), veil.errors(windows), rtol=1e-3)
+    obfuscator = fitted(windows, phases="aligned")
+    np.testing.assert_allclose(obfuscator.condition(turned), obfuscator.condition(windows))
+    np.testing.assert_allclose(obfuscator.errors(turned), obfuscator.errors(windows), rtol=1e-3)
     kept = fitted(windows)
     assert np.abs(kept.errors(turned) / kept.errors(windows) - 1).max() > 0.01
 
@@ -321,7 +332,7 @@ def test_real_csi_is_learnt_once_phases_are_aligned(
     some = windows.select(slice(None, None, len(windows) // 150)).compact()
     lost = {}
     for phases in ("kept", "aligned"):
-        veil = CsiGenerator(seed=1, phases=phases, epochs=12, reader_epochs=1, batch=32)
-        veil.fit(some, "activity", "subject")
-        lost[phases] = veil.metrics_["generator_loss"][-1]
+        obfuscator = CsiGenerator(seed=1, phases=phases, epochs=12, reader_epochs=1, batch=32)
+        obfuscator.fit(some, "activity", "subject")
+        lost[phases] = obfuscator.metrics_["generator_loss"][-1]
     assert lost["aligned"] < lost["kept"] - 0.05

@@ -12,27 +12,27 @@ from sensorveil.methods.csi_vae import CsiVae
 
 def test_its_windows_are_of_the_class() -> None:
     """The two activities differ in frequency: 0.4 and 1.0 radians a sample."""
-    veil = CsiVae(seed=1, epochs=80).fit(example_windows("complex"), "activity", "gender")
-    losses = veil.metrics_["generator_loss"]
+    obfuscator = CsiVae(seed=1, epochs=80).fit(example_windows("complex"), "activity", "gender")
+    losses = obfuscator.metrics_["generator_loss"]
     assert losses[-1] < 0.8 * losses[0]
     found = []
     for name in ("0", "1"):
-        made = veil.generate({"activity": name}, 60, seed=0).signal.real
+        made = obfuscator.generate({"activity": name}, 60, seed=0).signal.real
         spectrum = np.abs(np.fft.rfft(made - made.mean(-1, keepdims=True)))[:, 0].mean(0)
         found.append(spectrum[5] / spectrum[2])  # 5 and 2 of 32 turns are nearest
     assert found[1] > 2 * found[0]
 
 
 def test_no_promise_and_no_other_length() -> None:
-    veil = CsiVae(epochs=1, reader_epochs=1).fit(example_windows(), "activity", "gender")
-    assert veil.guarantee().epsilon is None
+    obfuscator = CsiVae(epochs=1, reader_epochs=1).fit(example_windows(), "activity", "gender")
+    assert obfuscator.guarantee().epsilon is None
     with pytest.raises(Refusal, match="32 samples"):
-        veil.generate({"activity": "0"}, 2, length=50)
+        obfuscator.generate({"activity": "0"}, 2, length=50)
 
 
 def test_errors_are_low_where_it_learnt() -> None:
     windows = example_windows("complex")
     learnt, others = windows.select(slice(0, 16)), windows.select(slice(16, 32))
-    veil = CsiVae(seed=1, epochs=150).fit(learnt, "activity", "gender")
-    assert np.median(veil.errors(learnt)) < 0.9 * np.median(veil.errors(others))
-    np.testing.assert_array_equal(veil.errors(learnt), veil.errors(learnt))
+    obfuscator = CsiVae(seed=1, epochs=150).fit(learnt, "activity", "gender")
+    assert np.median(obfuscator.errors(learnt)) < 0.9 * np.median(obfuscator.errors(others))
+    np.testing.assert_array_equal(obfuscator.errors(learnt), obfuscator.errors(learnt))

@@ -120,6 +120,6 @@ def test_factors_below_one_are_refused(factor: float) -> None:
     windows = example_windows()
     with pytest.raises(Refusal, match="factor"):
         Downsample(factor=factor).fit(windows, "activity", "gender")
-    veil = Downsample().fit(windows, "activity", "gender")
+    obfuscator = Downsample().fit(windows, "activity", "gender")
     with pytest.raises(Refusal, match="factor"):
-        veil.obfuscate(windows, {"factor": factor})
+        obfuscator.obfuscate(windows, {"factor": factor})

@@ -8,7 +8,7 @@ import torch
 
 from sensorveil.data.windows import Scaling
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceSettings, Panel
+from sensorveil.measures.inference import ClassifierSettings, Ensemble
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.judging import by_features, by_panel, worth
@@ -19,7 +19,7 @@ from sensorveil.methods.pieces import as_real
 def test_the_panel_judges_as_it_reads(kind: str) -> None:
     windows = example_windows(kind)
     codes, classes = windows.codes("activity"), len(windows.classes["activity"])
-    panel = Panel(2, InferenceSettings(width=8, epochs=6, batch=16), seed=3)
+    panel = Ensemble(2, ClassifierSettings(width=8, epochs=6, batch=16), seed=3)
     panel.fit_codes(windows, codes, classes)
     scaling = Scaling.of(windows)
     centres = torch.eye(classes)

@@ -36,7 +36,7 @@ def test_what_is_learnt_is_what_differs_beyond_rhythm_and_intensity() -> None:
     wave = np.sin(2 * np.pi * 2 * time) + strength[:, None] * np.sin(2 * np.pi * 12 * time)
     noise = 0.02 * generator.normal(size=(200, 1, 128))
     loud = generator.uniform(0.5, 2, size=(200, 1, 1))
-    windows = Windows.from_signal(loud * (wave[:, None] + noise), rate=50.0)
+    windows = Windows.from_signal(loud * (wave[:, None] + noise), sample_rate=50.0)
     windows.recording[:] = np.arange(200) // 50
     movement = Movement.of(windows, np.zeros(200, int), NONE, 1)
     found = Learnt(windows, movement).values(windows, movement)

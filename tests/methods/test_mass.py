@@ -9,11 +9,11 @@ import pytest
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.mass import Mass
 
-READER = InferenceSettings(width=8, epochs=12, batch=32, rate=5e-3)
+READER = ClassifierSettings(width=8, epochs=12, batch=32, rate=5e-3)
 
 
 def two_channels(count: int = 512, seed: int = 0) -> Windows:
@@ -24,7 +24,7 @@ def two_channels(count: int = 512, seed: int = 0) -> Windows:
     signal[:, 0] += np.sin(np.arange(16) * (0.4 + activity[:, None]))
     signal[:, 1] += gender[:, None] - 0.5
     labels = {"activity": activity, "gender": gender, "subject": np.arange(count) % 8}
-    return Windows.from_signal(signal, labels, rate=50.0)
+    return Windows.from_signal(signal, labels, sample_rate=50.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,39 +33,37 @@ def windows() -> Windows:
 
 
 @pytest.fixture(scope="module")
-def veil(windows: Windows) -> Mass:
+def obfuscator(windows: Windows) -> Mass:
     return Mass(epochs=25, rate=3e-3).fit(windows, "activity", "gender")
 
 
 def read_right(train: Windows, hidden: Windows, name: str) -> float:
     """How often a model of the training windows reads the hidden ones right."""
-    return float(
-        (InferenceModel(READER).fit(train, name).predict(hidden) == hidden.codes(name)).mean()
-    )
+    return float((Classifier(READER).fit(train, name).predict(hidden) == hidden.codes(name)).mean())
 
 
-def test_what_is_hidden_goes_and_what_is_kept_stays(veil: Mass, windows: Windows) -> None:
-    hidden = veil.obfuscate(two_channels(seed=1), seed=1)
+def test_what_is_hidden_goes_and_what_is_kept_stays(obfuscator: Mass, windows: Windows) -> None:
+    hidden = obfuscator.obfuscate(two_channels(seed=1), seed=1)
     assert read_right(windows, hidden, "activity") > 0.85
     assert read_right(windows, hidden, "gender") < 0.75
 
 
 def test_a_limit_that_allows_everything_hides_nothing(windows: Windows) -> None:
-    veil = Mass(epochs=10, rate=3e-3, allowed=1.0).fit(windows, "activity", "gender")
-    hidden = veil.obfuscate(two_channels(seed=1), seed=1)
+    obfuscator = Mass(epochs=10, rate=3e-3, allowed=1.0).fit(windows, "activity", "gender")
+    hidden = obfuscator.obfuscate(two_channels(seed=1), seed=1)
     # Nothing asks it to leave the gender where a model of raw windows looks for it, so one is asked
     # that learns from the output.
-    assert read_right(veil.obfuscate(windows, seed=2), hidden, "gender") > 0.98
+    assert read_right(obfuscator.obfuscate(windows, seed=2), hidden, "gender") > 0.98
 
 
 def test_its_own_adversary_says_what_a_retrained_attacker_finds(
-    veil: Mass, windows: Windows
+    obfuscator: Mass, windows: Windows
 ) -> None:
     """The loss of the adversary trained along is that of one who learns from the output."""
-    losses = veil.metrics_["adversary_loss"]
+    losses = obfuscator.metrics_["adversary_loss"]
     assert len(losses) == 25
-    leaked = veil.obfuscate(windows, seed=2)
-    right = read_right(leaked, veil.obfuscate(two_channels(seed=1), seed=1), "gender")
+    leaked = obfuscator.obfuscate(windows, seed=2)
+    right = read_right(leaked, obfuscator.obfuscate(two_channels(seed=1), seed=1), "gender")
     assert (right > 0.75) == (losses[-1] < 0.5)
 
 
@@ -74,8 +72,8 @@ def test_unknown_classes_do_no_harm() -> None:
     gender = windows.labels["gender"].copy()
     gender[:40] = UNKNOWN
     windows = replace(windows, labels={**windows.labels, "gender": gender})
-    veil = Mass(epochs=2).fit(windows, "activity", "gender")
-    assert np.isfinite(veil.obfuscate(windows, seed=1).signal).all()
+    obfuscator = Mass(epochs=2).fit(windows, "activity", "gender")
+    assert np.isfinite(obfuscator.obfuscate(windows, seed=1).signal).all()
 
 
 def test_the_paper_preset_is_the_authors_code() -> None:

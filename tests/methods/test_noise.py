@@ -80,9 +80,9 @@ def test_a_strength_beats_the_setting() -> None:
 def test_laplace_noise_has_its_scale(kind: str, numbers: int) -> None:
     """The mean absolute deviation of Laplace noise is its scale, 2 clip d / epsilon."""
     windows = many(kind)
-    veil = fitted(windows, kind="laplace", epsilon=50.0, clip=2.0)
-    unit = veil.scaling_.apply(veil.obfuscate(windows, seed=1).signal)
-    before = veil.scaling_.apply(windows.signal)
+    obfuscator = fitted(windows, kind="laplace", epsilon=50.0, clip=2.0)
+    unit = obfuscator.scaling_.apply(obfuscator.obfuscate(windows, seed=1).signal)
+    before = obfuscator.scaling_.apply(windows.signal)
     parts = [(unit.real, before.real), (unit.imag, before.imag)]
     for noisy, clean in parts[: 2 if kind == "complex" else 1]:
         added = noisy - np.clip(clean, -2, 2)
@@ -102,11 +102,11 @@ class Constant:
         return np.full(size, self.value)
 
 
-def scale_and_clipped(veil: Noise, signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scale_and_clipped(obfuscator: Noise, signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The scale of the noise and the clipped signal, from the method's own output."""
-    windows = Windows.from_signal(signal).scaled(veil.scaling_)
+    windows = Windows.from_signal(signal).scaled(obfuscator.scaling_)
     clipped, shifted = (
-        veil._obfuscate(windows, {}, Constant(value))  # type: ignore[arg-type]
+        obfuscator._obfuscate(windows, {}, Constant(value))  # type: ignore[arg-type]
         for value in (0.0, 1.0)
     )
     return shifted - clipped, clipped
@@ -136,8 +136,8 @@ def test_no_output_tells_two_windows_apart_by_more_than_epsilon(
         return signal + 1j * generator.normal(size=signal.shape) if complex_ else signal
 
     training = Windows.from_signal(drawn(40), {"activity": [0, 1] * 20, "gender": [1, 0] * 20})
-    veil = fitted(training, kind="laplace", epsilon=epsilon, clip=clip)
-    scale, middle = scale_and_clipped(veil, drawn(2))
+    obfuscator = fitted(training, kind="laplace", epsilon=epsilon, clip=clip)
+    scale, middle = scale_and_clipped(obfuscator, drawn(2))
     for at in (drawn(1)[0], middle[0], middle[1]):
         logs = [
             sum(
@@ -153,19 +153,19 @@ def test_epsilon_is_not_wasted() -> None:
     """Two windows at opposite ends of the clip reach the bound: the noise is no louder than due."""
     labels = {"activity": [0, 1] * 20, "gender": [1, 0] * 20}
     training = Windows.from_signal(np.random.default_rng(0).normal(size=(40, 1, 3)), labels)
-    veil = fitted(training, kind="laplace", epsilon=2.0, clip=3.0)
+    obfuscator = fitted(training, kind="laplace", epsilon=2.0, clip=3.0)
     ends = np.stack([np.full((1, 3), 1e6), np.full((1, 3), -1e6)])
-    scale, middle = scale_and_clipped(veil, ends)
+    scale, middle = scale_and_clipped(obfuscator, ends)
     ratio = densities(middle[0], middle[0], scale[0]) - densities(middle[0], middle[1], scale[1])
     assert ratio == pytest.approx(2.0, rel=1e-4)
 
 
 def test_each_window_has_its_own_epsilon() -> None:
     windows = many()
-    veil = fitted(windows, kind="laplace", clip=10.0)
+    obfuscator = fitted(windows, kind="laplace", clip=10.0)
     epsilon = np.where(np.arange(len(windows)) % 2, 1000.0, 100.0)
-    hidden = veil.obfuscate(windows, {"epsilon": epsilon}, seed=1)
-    added = veil.scaling_.apply(hidden.signal) - veil.scaling_.apply(windows.signal)
+    hidden = obfuscator.obfuscate(windows, {"epsilon": epsilon}, seed=1)
+    added = obfuscator.scaling_.apply(hidden.signal) - obfuscator.scaling_.apply(windows.signal)
     assert np.abs(added[1::2]).mean() == pytest.approx(2 * 10 * 64 / 1000, rel=0.03)
     assert np.abs(added[::2]).mean() == pytest.approx(2 * 10 * 64 / 100, rel=0.03)
 
@@ -192,9 +192,9 @@ def test_wrong_strengths() -> None:
     windows = example_windows()
     with pytest.raises(Refusal, match="gaussian noise takes no strength 'epsilon'"):
         fitted(windows).obfuscate(windows, {"epsilon": 1.0})
-    veil = fitted(windows, kind="laplace")
+    obfuscator = fitted(windows, kind="laplace")
     with pytest.raises(Refusal, match="laplace noise takes no strength 'snr'"):
-        veil.obfuscate(windows, {"snr": 1.0})
+        obfuscator.obfuscate(windows, {"snr": 1.0})
     for bad in (0.0, -1.0):
         with pytest.raises(Refusal, match="strength 'epsilon' must be above 0"):
-            veil.obfuscate(windows, {"epsilon": bad})
+            obfuscator.obfuscate(windows, {"epsilon": bad})

@@ -43,10 +43,10 @@ def test_the_paper_preset_is_the_papers() -> None:
         1e-3,
         "randomized",
     )
-    veil = ObscureNet("paper", epochs=1, reader_epochs=1)
-    veil.fit(example_windows(), "activity", "gender")
-    assert len(veil.nets_.encoder.layers) == len(veil.nets_.decoder.layers) == 5
-    assert len(veil._adversary().widths) + 1 == 4
+    obfuscator = ObscureNet("paper", epochs=1, reader_epochs=1)
+    obfuscator.fit(example_windows(), "activity", "gender")
+    assert len(obfuscator.nets_.encoder.layers) == len(obfuscator.nets_.decoder.layers) == 5
+    assert len(obfuscator._adversary().widths) + 1 == 4
 
 
 def test_the_planted_loudness_is_swapped_and_then_random() -> None:
@@ -54,10 +54,12 @@ def test_the_planted_loudness_is_swapped_and_then_random() -> None:
     windows = example_windows()
     gender, activity = windows.labels["gender"], windows.labels["activity"]
     wave = np.sin(np.arange(32) * (0.4 + 0.6 * activity[:, None]))
-    veil = ObscureNet(read_hidden=True, epochs=150).fit(windows, "activity", "gender")
+    obfuscator = ObscureNet(read_hidden=True, epochs=150).fit(windows, "activity", "gender")
     means = {}
     for modifier in ("deterministic", "probabilistic", "randomized"):
-        signal = veil.with_modifier(modifier).obfuscate(windows, seed=1).signal[:, 0] / 9.81 - 5
+        signal = (
+            obfuscator.with_modifier(modifier).obfuscate(windows, seed=1).signal[:, 0] / 9.81 - 5
+        )
         loudness = (signal * wave).sum(1) / (wave**2).sum(1)
         means[modifier] = [loudness[gender == own].mean() for own in (0, 1)]
     np.testing.assert_allclose(means["deterministic"], [1.5, 1], atol=0.15)
@@ -75,13 +77,13 @@ def test_many_at_once_are_one_by_one() -> None:
         [ObscureNet(**own, **QUICK) for own in grid], windows, "activity", ["gender", "weight"]
     )
     outputs = []
-    for veil, own in zip(together, grid, strict=True):
+    for obfuscator, own in zip(together, grid, strict=True):
         alone = ObscureNet(**own, **QUICK).fit(windows, "activity", ["gender", "weight"])
         for name, weights in alone.nets_.state_dict().items():
-            got = veil.nets_.state_dict()[name]
+            got = obfuscator.nets_.state_dict()[name]
             np.testing.assert_allclose(got, weights, rtol=1e-3, atol=1e-5)
-        np.testing.assert_allclose(veil.metrics_["error"], alone.metrics_["error"], rtol=1e-3)
-        outputs.append(veil.obfuscate(windows, seed=3).signal)
+        np.testing.assert_allclose(obfuscator.metrics_["error"], alone.metrics_["error"], rtol=1e-3)
+        outputs.append(obfuscator.obfuscate(windows, seed=3).signal)
         expected = alone.obfuscate(windows, seed=3).signal
         scale = windows.signal.std((0, 2), keepdims=True)
         assert (np.abs(outputs[-1] - expected) / scale).max() < 0.01
@@ -91,9 +93,9 @@ def test_many_at_once_are_one_by_one() -> None:
 
 
 def test_only_what_is_alike_is_fitted_together() -> None:
-    veils = [ObscureNet(**QUICK), ObscureNet(latent=4, **QUICK)]
+    obfuscators = [ObscureNet(**QUICK), ObscureNet(latent=4, **QUICK)]
     with pytest.raises(Refusal, match="fitted together must have one 'latent'"):
-        fit_together(veils, example_windows(), "activity", "gender")
+        fit_together(obfuscators, example_windows(), "activity", "gender")
     again = ObscureNet(**QUICK).fit(example_windows(), "activity", "gender")
     assert again.nets_ is not None
 
@@ -104,8 +106,8 @@ def test_alpha_must_not_be_negative() -> None:
 
 
 def pipeline(**rest: Any) -> ObscureNetPipeline:
-    veil = ObscureNetPipeline(seed=4, **QUICK, **rest)
-    return veil.fit(example_windows(), "activity", ["gender", "weight"])
+    obfuscator = ObscureNetPipeline(seed=4, **QUICK, **rest)
+    return obfuscator.fit(example_windows(), "activity", ["gender", "weight"])
 
 
 def test_each_stage_is_trained_on_raw_windows() -> None:

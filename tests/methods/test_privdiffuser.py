@@ -85,7 +85,7 @@ def test_of_several_tries_one_leaves_that_is_unlike_what_is_avoided(trained: Pri
     centres = torch.from_numpy(trained.centres_)
     likely, right = [], []
     for tries, strength in ((1, slight), (6, slight), (6, {**slight, "gender": 0.0})):
-        hidden = trained.altered(tries=tries).obfuscate(windows, strength, seed=1)
+        hidden = trained.with_settings(tries=tries).obfuscate(windows, strength, seed=1)
         output = hidden.scaled(trained.scaling_)
         logs = trained._read(output, "gender")
         likely.append(logs.exp().gather(1, avoided[:, None]).mean().item())
@@ -109,31 +109,31 @@ def test_a_strength_for_each_window(tiny: PrivDiffuser) -> None:
 
 def test_avoiding_none_is_avoiding_with_no_weight(tiny: PrivDiffuser) -> None:
     windows = example_windows()
-    none = tiny.altered(avoids="none").obfuscate(windows, seed=1).signal
+    none = tiny.with_settings(avoids="none").obfuscate(windows, seed=1).signal
     weightless = tiny.obfuscate(windows, {"gender": 0.0}, seed=1).signal
     np.testing.assert_array_equal(none, weightless)
 
 
 def test_the_wearers_own_class_is_avoided(tiny: PrivDiffuser) -> None:
     windows, strong = example_windows(), {"gender": 3.0}
-    veil = tiny.altered(avoids="wearer")
+    obfuscator = tiny.with_settings(avoids="wearer")
     gender = windows.labels["gender"]
     flipped = replace(windows, labels={**windows.labels, "gender": 1 - gender})
-    own = veil.obfuscate(windows, strong, seed=1).signal
-    assert np.abs(own - veil.obfuscate(flipped, strong, seed=1).signal).max() > 1e-6
+    own = obfuscator.obfuscate(windows, strong, seed=1).signal
+    assert np.abs(own - obfuscator.obfuscate(flipped, strong, seed=1).signal).max() > 1e-6
     unknown = replace(windows, labels={**windows.labels, "gender": np.full_like(gender, UNKNOWN)})
     np.testing.assert_array_equal(
-        veil.obfuscate(unknown, strong, seed=1).signal,
-        veil.obfuscate(windows, {"gender": 0.0}, seed=1).signal,
+        obfuscator.obfuscate(unknown, strong, seed=1).signal,
+        obfuscator.obfuscate(windows, {"gender": 0.0}, seed=1).signal,
     )
     nameless = replace(windows, labels={"activity": windows.labels["activity"]})
     with pytest.raises(Refusal, match="true 'gender'"):
-        veil.obfuscate(nameless, strong, seed=1)
+        obfuscator.obfuscate(nameless, strong, seed=1)
 
 
 def test_random_classes_are_drawn_anew(tiny: PrivDiffuser) -> None:
-    veil, windows = tiny.altered(avoids="random"), example_windows()
-    drawn = [veil._avoided(windows, np.random.default_rng(seed))["gender"] for seed in (1, 2)]
+    obfuscator, windows = tiny.with_settings(avoids="random"), example_windows()
+    drawn = [obfuscator._avoided(windows, np.random.default_rng(seed))["gender"] for seed in (1, 2)]
     assert not torch.equal(*drawn)
     assert {*torch.cat(drawn).tolist()} == {0, 1}
 
@@ -174,7 +174,7 @@ def test_one_more_attribute_must_be_the_one_of_training(tiny: PrivDiffuser) -> N
 
 def test_readers_can_be_trained_anew_for_the_same_generator(tiny: PrivDiffuser) -> None:
     windows = example_windows()
-    plain = tiny.altered(windows, regularise=0.0)
+    plain = tiny.with_settings(windows, regularise=0.0)
     assert plain.nets_["generator"] is tiny.nets_["generator"]
     alone = PrivDiffuser(**{**TINY, "regularise": 0.0}).fit(windows, "activity", "gender")
     np.testing.assert_array_equal(
@@ -182,10 +182,10 @@ def test_readers_can_be_trained_anew_for_the_same_generator(tiny: PrivDiffuser) 
     )
     assert tiny.settings.regularise > 0, "the old one must stay as it was"
     with pytest.raises(Refusal, match="training windows"):
-        tiny.altered(regularise=0.0)
+        tiny.with_settings(regularise=0.0)
     for bad in ({"width": 16}, {"levels": 20}, {"nonsense": 1}):
         with pytest.raises(Refusal, match="anew"):
-            tiny.altered(windows, **bad)
+            tiny.with_settings(windows, **bad)
 
 
 def test_samples_are_held_within_the_range_of_training(tiny: PrivDiffuser) -> None:
@@ -213,14 +213,14 @@ def test_pieces_make_what_one_pass_makes(
 
 def test_the_card_says_whose_labels_are_needed(tiny: PrivDiffuser) -> None:
     needed = "needs the wearer's true hidden labels"
-    assert needed in run_card(tiny.altered(avoids="wearer"))
+    assert needed in run_card(tiny.with_settings(avoids="wearer"))
     assert needed not in run_card(tiny)
     assert PrivDiffuser("paper").needs_wearer()
 
 
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm-solver++", "unipc"])
 def test_every_sampler_serves(tiny: PrivDiffuser, sampler: str) -> None:
-    other, windows = tiny.altered(sampler=sampler), example_windows()
+    other, windows = tiny.with_settings(sampler=sampler), example_windows()
     first, second = (other.obfuscate(windows, seed=1).signal for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -229,12 +229,12 @@ def test_the_condition_is_all_it_is_told(tiny: PrivDiffuser) -> None:
     """60 features and the read hidden class; two windows that agree in them come out alike."""
     windows = example_windows()
     assert tiny.condition(windows).shape == (len(windows), 62)
-    assert tiny.altered(avoids="random").condition(windows).shape == (len(windows), 60)
+    assert tiny.with_settings(avoids="random").condition(windows).shape == (len(windows), 60)
 
 
 def test_told_the_class_alone_the_output_depends_on_nothing_else(tiny: PrivDiffuser) -> None:
     """Windows of other people with the same kept class give the same output from the same noise."""
-    other = tiny.altered(told="class", avoids="none")
+    other = tiny.with_settings(told="class", avoids="none")
     windows, others = example_windows(), example_windows(seed=9)
     codes = other.condition(windows)
     assert len(np.unique(codes.round(5), axis=0)) == 2
@@ -248,15 +248,19 @@ def test_told_the_class_alone_the_output_depends_on_nothing_else(tiny: PrivDiffu
 def test_a_panel_reads_the_class_that_is_told(tmp_path: Path) -> None:
     windows = example_windows()
     settings = {**TINY, "avoids": "none", "panel": 2}
-    veil = PrivDiffuser(**settings).fit(windows, "activity", "gender")
-    read = veil.panel_.predict(windows)
+    obfuscator = PrivDiffuser(**settings).fit(windows, "activity", "gender")
+    read = obfuscator.panel_.predict(windows)
     assert (read == windows.labels["activity"]).mean() > 0.9
-    veil.centres_ = veil.centres_[::-1].copy()  # by its features each window is of the other class
-    told = veil._told(windows.scaled(veil.scaling_), {}, np.random.default_rng(0)).numpy()
-    np.testing.assert_array_equal(told, veil.centres_[read])
-    again = load_run(save_run(veil, tmp_path / "run"))
+    obfuscator.centres_ = obfuscator.centres_[
+        ::-1
+    ].copy()  # by its features each window is of the other class
+    told = obfuscator._told(
+        windows.scaled(obfuscator.scaling_), {}, np.random.default_rng(0)
+    ).numpy()
+    np.testing.assert_array_equal(told, obfuscator.centres_[read])
+    again = load_run(save_run(obfuscator, tmp_path / "run"))
     np.testing.assert_array_equal(
-        again.obfuscate(windows, seed=1).signal, veil.obfuscate(windows, seed=1).signal
+        again.obfuscate(windows, seed=1).signal, obfuscator.obfuscate(windows, seed=1).signal
     )
 
 
@@ -265,9 +269,11 @@ def test_a_class_is_read_among_those_that_occur() -> None:
     windows = example_windows()
     both = windows.labels["activity"] * (1 - windows.labels["weight"])
     windows = replace(windows, labels={**windows.labels, "weight": both})
-    veil = PrivDiffuser(**{**TINY, "told": "class"}).fit(windows, ["activity", "weight"], "gender")
-    assert veil.cells_.tolist() == [[0, 0], [1, 0], [1, 1]]
-    assert veil.centres_.shape == (3, 60)
+    obfuscator = PrivDiffuser(**{**TINY, "told": "class"}).fit(
+        windows, ["activity", "weight"], "gender"
+    )
+    assert obfuscator.cells_.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert obfuscator.centres_.shape == (3, 60)
 
 
 @pytest.mark.parametrize(
@@ -295,9 +301,9 @@ from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.run import save_run
 from sensorveil.nets.courses import Checkpoint
 torch.set_num_threads(1)
-veil = PrivDiffuser(epochs=25, reader_epochs=3, width=8, batch=16)
+obfuscator = PrivDiffuser(epochs=25, reader_epochs=3, width=8, batch=16)
 checkpoint = Checkpoint(sys.argv[1] + ".unfinished", seconds=0)
-save_run(veil.fit(example_windows(), "activity", "gender", checkpoint), sys.argv[1])
+save_run(obfuscator.fit(example_windows(), "activity", "gender", checkpoint), sys.argv[1])
 """
 
 
@@ -323,11 +329,11 @@ def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
 
 def test_a_generator_of_velocities_is_kept_and_found_again(tmp_path: Path) -> None:
     windows = example_windows()
-    veil = PrivDiffuser(**TINY, predicts="velocity").fit(windows, "activity", "gender")
-    save_run(veil, tmp_path / "run")
+    obfuscator = PrivDiffuser(**TINY, predicts="velocity").fit(windows, "activity", "gender")
+    save_run(obfuscator, tmp_path / "run")
     np.testing.assert_array_equal(
         load_run(tmp_path / "run").obfuscate(windows, seed=1).signal,
-        veil.obfuscate(windows, seed=1).signal,
+        obfuscator.obfuscate(windows, seed=1).signal,
     )
 
 

@@ -31,8 +31,8 @@ def windows(kind: str = "signal") -> Windows:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    veil = Noise(seed=7, snr=3.0).fit(windows(), keep="activity", hide=["gender", "weight"])
-    return save_run(veil, tmp_path / "run")
+    obfuscator = Noise(seed=7, snr=3.0).fit(windows(), keep="activity", hide=["gender", "weight"])
+    return save_run(obfuscator, tmp_path / "run")
 
 
 def refusal(path: Path) -> str:
@@ -58,41 +58,48 @@ def test_four_files_and_no_more(run: Path) -> None:
 
 
 def test_a_run_comes_back(run: Path) -> None:
-    veil = load_run(run)
-    assert isinstance(veil, Noise)
-    assert (veil.preset, veil.seed, veil.settings.snr) == ("fast", 7, 3.0)
-    assert (veil.policy_.keep, veil.policy_.hide) == (("activity",), ("gender", "weight"))
-    assert veil.origin_ == ORIGIN
-    assert (veil.shape_, veil.complex_, veil.rate_) == ((2, 32), False, 50.0)
-    assert veil.classes_["gender"] == ("0", "1")
-    assert veil.metrics_["windows"] == 96
-    assert veil.made_["sensorveil"] == __version__
+    obfuscator = load_run(run)
+    assert isinstance(obfuscator, Noise)
+    assert (obfuscator.preset, obfuscator.seed, obfuscator.settings.snr) == ("fast", 7, 3.0)
+    assert (obfuscator.policy_.keep, obfuscator.policy_.hide) == (
+        ("activity",),
+        ("gender", "weight"),
+    )
+    assert obfuscator.origin_ == ORIGIN
+    assert (obfuscator.shape_, obfuscator.complex_, obfuscator.sample_rate_) == (
+        (2, 32),
+        False,
+        50.0,
+    )
+    assert obfuscator.classes_["gender"] == ("0", "1")
+    assert obfuscator.metrics_["windows"] == 96
+    assert obfuscator.made_["sensorveil"] == __version__
     fresh = Noise(seed=7, snr=3.0).fit(windows(), "activity", ["gender", "weight"])
     np.testing.assert_array_equal(
-        veil.obfuscate(windows(), seed=1).signal, fresh.obfuscate(windows(), seed=1).signal
+        obfuscator.obfuscate(windows(), seed=1).signal, fresh.obfuscate(windows(), seed=1).signal
     )
 
 
 def test_a_run_without_an_origin_and_with_complex_windows(tmp_path: Path) -> None:
     csi = example_windows("complex")
-    veil = NoObfuscation().fit(csi, "activity", "gender")
-    again = load_run(save_run(veil, tmp_path / "run"))
+    obfuscator = NoObfuscation().fit(csi, "activity", "gender")
+    again = load_run(save_run(obfuscator, tmp_path / "run"))
     assert again.origin_ is None
     assert again.complex_
     assert again.scaling_.mean.dtype == np.complex64
-    np.testing.assert_array_equal(again.scaling_.mean, veil.scaling_.mean)
-    np.testing.assert_array_equal(again.scaling_.deviation, veil.scaling_.deviation)
+    np.testing.assert_array_equal(again.scaling_.mean, obfuscator.scaling_.mean)
+    np.testing.assert_array_equal(again.scaling_.deviation, obfuscator.scaling_.deviation)
 
 
 def test_a_setting_that_came_later_has_its_default(tmp_path: Path) -> None:
-    veil = Resample("paper", width=4, epochs=1).fit(windows(), "activity", "gender")
-    place = save_run(veil, tmp_path / "older") / "config.json"
+    obfuscator = Resample("paper", width=4, epochs=1).fit(windows(), "activity", "gender")
+    place = save_run(obfuscator, tmp_path / "older") / "config.json"
     config = json.loads(place.read_text())
     del config["settings"]["rate"]
     place.write_text(json.dumps(config))
     found = load_run(place.parent).settings
-    assert found == replace(veil.settings, rate=Resample.Settings().rate)
-    assert found.rate != veil.settings.rate
+    assert found == replace(obfuscator.settings, rate=Resample.Settings().rate)
+    assert found.rate != obfuscator.settings.rate
 
 
 def test_nothing_in_a_run_is_a_pickle(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,8 +224,8 @@ def test_arrays_that_nobody_asked_for(run: Path) -> None:
 
 
 def test_half_of_a_complex_array(tmp_path: Path) -> None:
-    veil = NoObfuscation().fit(example_windows("complex"), "activity", "gender")
-    run = save_run(veil, tmp_path / "run")
+    obfuscator = NoObfuscation().fit(example_windows("complex"), "activity", "gender")
+    run = save_run(obfuscator, tmp_path / "run")
     rewritten(run, lambda arrays: arrays.pop("scaling.mean.im"))
     refusal(run)
 
@@ -234,8 +241,8 @@ def test_half_of_a_complex_array(tmp_path: Path) -> None:
     ids=["no codes", "no mean", "no weight", "another size"],
 )
 def test_a_reader_that_was_tampered_with(tmp_path: Path, change: Callable[..., Any]) -> None:
-    veil = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
-    run = save_run(veil, tmp_path / "run")
+    obfuscator = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
+    run = save_run(obfuscator, tmp_path / "run")
     rewritten(run, change)
     with pytest.raises(Refusal) as caught:
         load_run(run)
@@ -244,9 +251,9 @@ def test_a_reader_that_was_tampered_with(tmp_path: Path, change: Callable[..., A
 
 def test_what_is_there_is_not_overwritten(run: Path) -> None:
     before = {entry.name: entry.read_bytes() for entry in run.iterdir()}
-    veil = NoObfuscation().fit(windows(), "activity", "gender")
+    obfuscator = NoObfuscation().fit(windows(), "activity", "gender")
     with pytest.raises(Refusal, match="run exists already"):
-        save_run(veil, run)
+        save_run(obfuscator, run)
     assert {entry.name: entry.read_bytes() for entry in run.iterdir()} == before
 
 
@@ -257,10 +264,10 @@ def test_what_has_learnt_nothing_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
-    veil = NoObfuscation().fit(windows(), "activity", "gender")
-    veil.metrics_["not for JSON"] = object()
+    obfuscator = NoObfuscation().fit(windows(), "activity", "gender")
+    obfuscator.metrics_["not for JSON"] = object()
     with pytest.raises(TypeError):
-        save_run(veil, tmp_path / "deep" / "run")
+        save_run(obfuscator, tmp_path / "deep" / "run")
     assert list((tmp_path / "deep").iterdir()) == []
 
 
@@ -284,8 +291,8 @@ def test_the_card_says_what_people_must_know(run: Path) -> None:
 
 
 def test_the_card_warns_of_donors_and_of_the_wearer() -> None:
-    veil = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
-    card = run_card(veil)
+    obfuscator = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
+    card = run_card(obfuscator)
     assert "training people's own windows: they must have agreed" in card
     assert "this folder holds those windows" in card
     assert "windows handed over by a program" in card

@@ -45,41 +45,41 @@ def unknown_origin() -> Windows:
 
 def test_windows_of_one_code_are_not_told_apart():
     """Other signals with the same codes give, with the same noise, the same output to the bit."""
-    test, veil = simulated().test, sealed()
+    test, obfuscator = simulated().test, sealed()
     noise = np.random.default_rng(0).normal(size=test.signal.shape) * 0.005
     other = test.replaced(test.signal + noise)
-    differs = test.recording[veil.encode(test) != veil.encode(other)]
+    differs = test.recording[obfuscator.encode(test) != obfuscator.encode(other)]
     same = ~np.isin(test.recording, differs)
     assert same.mean() > 0.3
     test, other = test.select(same), other.select(same)
     assert (other.signal != test.signal).any((1, 2)).all()
-    first, second = (veil.obfuscate(w, seed=1).signal for w in (test, other))
+    first, second = (obfuscator.obfuscate(w, seed=1).signal for w in (test, other))
     np.testing.assert_array_equal(first, second)
 
 
 def test_windows_one_at_a_time_are_those_of_all_at_once():
     """A single window takes shorter ways at many places; the output is the same to the bit."""
-    veil, test = sealed(), simulated().test
+    obfuscator, test = sealed(), simulated().test
     test = replace(test, recording=np.arange(len(test)))  # nobody has a past
-    whole = veil._obfuscate(test.scaled(veil.scaling_), {}, rng())
+    whole = obfuscator._obfuscate(test.scaled(obfuscator.scaling_), {}, rng())
     noise = rng()
     singles = [test.select([place]).compact() for place in range(len(test))]
-    made = [veil._obfuscate(one.scaled(veil.scaling_), {}, noise) for one in singles]
+    made = [obfuscator._obfuscate(one.scaled(obfuscator.scaling_), {}, noise) for one in singles]
     np.testing.assert_array_equal(np.concatenate(made), whole)
 
 
 def test_the_time_of_a_window_is_that_of_windows_that_come_alone(monkeypatch):
     """The clock goes by what windows take: 9 s to start up, then 1, 5, 2, 8 and 3."""
-    veil, seen, clock = copy(sealed()), [], [0.0]
+    obfuscator, seen, clock = copy(sealed()), [], [0.0]
     lasts = iter([9.0, 1.0, 5.0, 2.0, 8.0, 3.0])
 
     def obfuscate(windows: Windows) -> None:
         seen.append(windows)
         clock[0] += next(lasts)
 
-    monkeypatch.setattr(veil, "obfuscate", obfuscate)
+    monkeypatch.setattr(obfuscator, "obfuscate", obfuscate)
     monkeypatch.setattr("sensorveil.measures.timing.perf_counter", lambda: clock[0])
-    assert veil.window_seconds(simulated().test, most=5) == 3.0
+    assert obfuscator.window_seconds(simulated().test, most=5) == 3.0
     assert [len(one) for one in seen] == [1] * 6
     assert [one.start[0] for one in seen[1:]] == simulated().test.start[:5].tolist()
     assert {one.store.shape[-1] for one in seen} == {simulated().test.length}
@@ -91,10 +91,10 @@ def test_no_windows_take_no_time():
 
 
 def test_what_is_kept_is_kept_and_movement_goes_along():
-    test, veil = simulated().test, sealed()
-    hidden = veil.obfuscate(test, seed=0)
-    assert (veil.reader_.predict(hidden) == test.codes("activity")).mean() > 0.9
-    codes = veil.encode(test)
+    test, obfuscator = simulated().test, sealed()
+    hidden = obfuscator.obfuscate(test, seed=0)
+    assert (obfuscator.reader_.predict(hidden) == test.codes("activity")).mean() > 0.9
+    codes = obfuscator.encode(test)
     rhythm, intensity = codes // 3 % 3, codes % 3
     walking = test.codes("activity") == 2
     power = hidden.signal[:, 2].var(-1)
@@ -110,72 +110,72 @@ def test_windows_that_nobody_reads_right_are_not_given_out():
     signal = train.signal
     signal[silent] = 0
     spoilt = replace(train.replaced(signal), origin=train.origin)
-    veil = Seal(**SMALL).fit(spoilt, "activity", "gender")
-    made = veil.obfuscate(simulated().test, seed=0)
-    read = veil.reader_.predict(made)
-    codes = veil.encode(simulated().test)
-    np.testing.assert_array_equal(read, veil.cells_[codes // 9, 0])
-    assert veil.metrics_["donor_windows"] <= len(train) - silent.sum() * 3 / 4
+    obfuscator = Seal(**SMALL).fit(spoilt, "activity", "gender")
+    made = obfuscator.obfuscate(simulated().test, seed=0)
+    read = obfuscator.reader_.predict(made)
+    codes = obfuscator.encode(simulated().test)
+    np.testing.assert_array_equal(read, obfuscator.cells_[codes // 9, 0])
+    assert obfuscator.metrics_["donor_windows"] <= len(train) - silent.sum() * 3 / 4
 
 
 def test_a_class_of_which_only_the_unusual_is_read_right_keeps_the_usual(monkeypatch):
-    train, veil = simulated().train, Seal(**SMALL)
+    train, obfuscator = simulated().train, Seal(**SMALL)
     common = np.ones(len(train), bool)
     codes = train.codes("activity")
     odd = np.flatnonzero(codes == 1)[:2]
     common[odd] = False
     read = np.where(codes == 1, 0, codes)
     read[odd] = 1  # the others of class 1 are taken for 0, and so are none of the rest
-    veil.reader_ = veil._reader()
-    monkeypatch.setattr(veil.reader_, "predict", lambda windows: read)
-    np.testing.assert_array_equal(veil._clear(train, codes, common), common)
+    obfuscator.reader_ = obfuscator._reader()
+    monkeypatch.setattr(obfuscator.reader_, "predict", lambda windows: read)
+    np.testing.assert_array_equal(obfuscator._clear(train, codes, common), common)
 
 
 def test_people_who_did_not_agree_are_not_given_out():
     windows = unknown_origin()
     with pytest.raises(Refusal, match="agreed"):
         Seal(**SMALL, generator="pool").fit(windows, "activity", "gender")
-    veil = Seal(**SMALL).fit(windows, "activity", "gender")
-    assert veil.metrics_["generator"] == "gaussian"
-    assert "own windows" not in run_card(veil)
+    obfuscator = Seal(**SMALL).fit(windows, "activity", "gender")
+    assert obfuscator.metrics_["generator"] == "gaussian"
+    assert "own windows" not in run_card(obfuscator)
 
 
 def test_consent_is_recorded_in_the_run(tmp_path: Path):
     windows = unknown_origin()
-    veil = Seal(**SMALL, donors="all agreed in writing").fit(windows, "activity", "gender")
-    assert veil.metrics_["generator"] == "pool"
-    again = load_run(save_run(veil, tmp_path / "run"))
+    obfuscator = Seal(**SMALL, donors="all agreed in writing").fit(windows, "activity", "gender")
+    assert obfuscator.metrics_["generator"] == "pool"
+    again = load_run(save_run(obfuscator, tmp_path / "run"))
     assert again.metrics_["donors"] == "all agreed in writing"
     card = (tmp_path / "run" / "card.md").read_text()
     assert "all agreed in writing" in card
     assert "own windows" in card
     test = simulated().test
     np.testing.assert_array_equal(
-        again.obfuscate(test, seed=1).signal, veil.obfuscate(test, seed=1).signal
+        again.obfuscate(test, seed=1).signal, obfuscator.obfuscate(test, seed=1).signal
     )
 
 
 def test_people_held_out_are_counted_and_never_learnt_from():
-    veil = sealed(held_out=0.5)
-    found = [Bound(**one) for one in veil.metrics_["bounds"]]
+    obfuscator = sealed(held_out=0.5)
+    found = [Bound(**one) for one in obfuscator.metrics_["bounds"]]
     assert {one.attribute for one in found} == {"gender", "weight", "subject"}
     people = len(np.unique(simulated().train.subject))
     assert all(one.people == people // 2 for one in found)
     assert found[[one.attribute for one in found].index("subject")].vacuous
     # Half of the windows may be donors: their samples, and no others, are in the run.
-    donors = veil.metrics_["donor_windows"]
+    donors = obfuscator.metrics_["donor_windows"]
     assert 0.7 < donors / (len(simulated().train) / 2) <= 1  # without what is extreme
-    assert veil._state()["generator.store"].shape[-1] == donors * simulated().train.length
+    assert obfuscator._state()["generator.store"].shape[-1] == donors * simulated().train.length
     # With the windows of the others a thousand times as large, all that was learnt is the same.
     train = simulated().train
-    held = veil._held_out(train, np.random.default_rng(veil.seed))
+    held = obfuscator._held_out(train, np.random.default_rng(obfuscator.seed))
     factor = np.where(held, 1000.0, 1.0).reshape(-1, 1, 1)
     other = replace(train.replaced(train.signal * factor), origin=train.origin)
     again = Seal(**SMALL, held_out=0.5).fit(other, "activity", "gender")
-    np.testing.assert_array_equal(again.scaling_.mean, veil.scaling_.mean)
-    for name, array in veil._state().items():
+    np.testing.assert_array_equal(again.scaling_.mean, obfuscator.scaling_.mean)
+    for name, array in obfuscator._state().items():
         np.testing.assert_array_equal(again._state()[name], array)
-    card = run_card(veil)
+    card = run_card(obfuscator)
     assert "## Bound" in card
     assert "independently" in card
 
@@ -221,10 +221,10 @@ def test_the_search_reads_people_by_readers_of_others():
     signal = ways[person, activity] + 0.1 * generator.normal(size=(240, 3, 32))
     labels = {"activity": activity, "gender": person % 2, "subject": person}
     windows = Windows.from_signal(signal.astype(np.float32), labels, 32.0)
-    veil = Seal(width=8, epochs=10, rhythm=1, intensity=1, max_advantage=0.9)
-    veil.fit(windows, "activity", "gender")
-    assert (veil.reader_.predict(windows) == activity).mean() > 0.95
-    read = veil._read_by_strangers(windows, activity)
+    obfuscator = Seal(width=8, epochs=10, rhythm=1, intensity=1, max_advantage=0.9)
+    obfuscator.fit(windows, "activity", "gender")
+    assert (obfuscator.reader_.predict(windows) == activity).mean() > 0.95
+    read = obfuscator._read_by_strangers(windows, activity)
     assert (read == activity).mean() < 0.8
 
 
@@ -238,10 +238,12 @@ def test_a_search_needs_two_people():
 
 
 def test_epsilon_blurs_the_code_and_a_budget_stops_it():
-    test, veil = simulated().test, sealed()
-    plain = veil.encode(test)
+    test, obfuscator = simulated().test, sealed()
+    plain = obfuscator.encode(test)
     told = {
-        name: veil._told(plain, test, {k: np.full(len(test), v) for k, v in given.items()}, rng())
+        name: obfuscator._told(
+            plain, test, {k: np.full(len(test), v) for k, v in given.items()}, rng()
+        )
         for name, given in {
             "much": {"epsilon": 50.0},
             "little": {"epsilon": 1e-6},
@@ -262,12 +264,12 @@ def rng() -> np.random.Generator:
 
 def test_epsilon_of_a_whole_output():
     """Two recordings as different as can be: no output code is e^epsilon times as likely."""
-    veil, epsilon = sealed(), 1.0
-    test, count, draws = simulated().test, veil.encoder_.count, 20_000
-    codes = veil.encode(test)
+    obfuscator, epsilon = sealed(), 1.0
+    test, count, draws = simulated().test, obfuscator.encoder_.count, 20_000
+    codes = obfuscator.encode(test)
     pair = [int(codes.min()), int(codes.max())]
     told = [
-        veil._told(
+        obfuscator._told(
             np.full(draws, code),
             test,
             {"epsilon": np.full(draws, epsilon)},
@@ -314,34 +316,34 @@ def test_settings_without_sense_are_refused(bad):
 def test_joins_are_smooth_and_counted_in_the_bound():
     test = simulated().test
     rough, smooth = sealed(), sealed(join=0.2)
-    first, second = (veil.obfuscate(test, seed=0).signal for veil in (rough, smooth))
+    first, second = (obfuscator.obfuscate(test, seed=0).signal for obfuscator in (rough, smooth))
 
     def jumps(signal: np.ndarray) -> float:
         follows = np.flatnonzero(test.start[1:] == test.start[:-1] + test.length)
         return float(np.abs(signal[follows + 1, :, 0] - signal[follows, :, -1]).mean())
 
     assert jumps(second) < 0.1 * jumps(first)
-    codes = [len(np.unique(veil.condition(test), axis=0)) for veil in (rough, smooth)]
+    codes = [len(np.unique(obfuscator.condition(test), axis=0)) for obfuscator in (rough, smooth)]
     assert codes[1] > codes[0]
     assert smooth.bounds(test)[0].codes == codes[1]
     assert rough.bounds(test)[0].codes == codes[0]
 
 
 def test_runs_of_windows_are_counted_as_they_are():
-    test, veil = simulated().test, sealed()
-    single, pairs = (veil.bounds(test, run)[0] for run in (1, 2))
-    codes = veil.encode(test).reshape(-1, 12)  # windows of a recording lie in order
+    test, obfuscator = simulated().test, sealed()
+    single, pairs = (obfuscator.bounds(test, run)[0] for run in (1, 2))
+    codes = obfuscator.encode(test).reshape(-1, 12)  # windows of a recording lie in order
     wanted = {(a, b) for row in codes for a, b in pairwise(row)}
     assert pairs.codes == len(wanted) > single.codes == len(np.unique(codes))
     assert pairs.counted >= single.counted - 1e-9
-    assert veil.bounds(test, 13) == ()
+    assert obfuscator.bounds(test, 13) == ()
 
 
 def test_the_condition_is_the_code_unless_it_is_randomised():
-    test, veil = simulated().test, sealed()
-    condition = veil.condition(test)
+    test, obfuscator = simulated().test, sealed()
+    condition = obfuscator.condition(test)
     assert condition is not None
-    np.testing.assert_array_equal(condition.argmax(1), veil.encode(test))
+    np.testing.assert_array_equal(condition.argmax(1), obfuscator.encode(test))
     assert (condition.sum(1) == 1).all()
     assert sealed(epsilon=1.0).condition(test) is None
 
@@ -350,10 +352,12 @@ def test_the_condition_is_the_code_unless_it_is_randomised():
 @pytest.mark.parametrize("generator", ["pool", "gaussian", "diffusion"])
 def test_every_kind_of_window_by_every_generator(kind, generator, tmp_path):
     windows = example_windows(kind)
-    veil = Seal(epochs=1, width=4, steps=4, generator=generator, donors="made up", past="person")
-    veil.fit(windows, "activity", "gender")
-    again = load_run(save_run(veil, tmp_path / "run"))
-    outputs = [one.obfuscate(windows, seed=0).signal for one in (veil, again)]
+    obfuscator = Seal(
+        epochs=1, width=4, steps=4, generator=generator, donors="made up", past="person"
+    )
+    obfuscator.fit(windows, "activity", "gender")
+    again = load_run(save_run(obfuscator, tmp_path / "run"))
+    outputs = [one.obfuscate(windows, seed=0).signal for one in (obfuscator, again)]
     np.testing.assert_array_equal(*outputs)
 
 

@@ -65,7 +65,7 @@ def test_magnitudes_of_complex_windows_and_nothing_of_images():
 
 
 def test_silence_is_finite():
-    assert np.isfinite(measured(Windows.from_signal(np.zeros((2, 1, 64)), rate=RATE))).all()
+    assert np.isfinite(measured(Windows.from_signal(np.zeros((2, 1, 64)), sample_rate=RATE))).all()
 
 
 @pytest.mark.parametrize("memory", [1, 4, 1000])
@@ -236,7 +236,7 @@ def two_waves(count: int, seed: int = 0) -> Windows:
     generator, time = np.random.default_rng(seed), np.arange(LENGTH) / RATE
     waves = np.sin(2 * np.pi * np.array([[4.0], [8.0]]) * time)
     share = generator.uniform(0, 1, (count, 2, 2))
-    return Windows.from_signal(share @ waves, rate=RATE)
+    return Windows.from_signal(share @ waves, sample_rate=RATE)
 
 
 def test_distinct_windows_have_their_rhythm_in_other_units_too():
@@ -257,7 +257,7 @@ def test_what_is_strong_elsewhere_is_measured_by_amplitudes():
     waves = np.sin(2 * np.pi * np.array([[4.0], [8.0]]) * time)
     signal = np.array([[1.0, 0.0], [1.0, 0.5], [0.9, 1.0]]) @ waves
     expected = [0.0, 0.25, 0.81]
-    plain = Windows.from_signal(signal[:, None], rate=RATE)
+    plain = Windows.from_signal(signal[:, None], sample_rate=RATE)
     np.testing.assert_allclose(rivals(plain), expected, atol=1e-6)
     turned = plain.replaced(((signal + 3)[:, None] * np.exp(0.3j)).astype(np.complex64))
     np.testing.assert_allclose(rivals(turned), expected, atol=1e-4)
@@ -269,7 +269,7 @@ def test_of_a_class_without_rhythm_half_stays():
     noise = np.random.default_rng(0).normal(size=(100, 1, LENGTH))
     read = np.repeat([0, 1], 50)
     noise[:50] = np.sin(2 * np.pi * 4 * np.arange(LENGTH) / RATE)
-    windows = Windows.from_signal(noise, rate=RATE)
+    windows = Windows.from_signal(noise, sample_rate=RATE)
     assert (rivals(windows)[50:] > RIVAL).mean() > 0.5
     chosen = distinct(windows, read)
     assert chosen[:50].all()

@@ -87,10 +87,10 @@ def test_gaussians_keep_rhythm_and_how_channels_go_together():
 
 def test_few_windows_make_few_codes_so_that_no_donor_is_given_away():
     windows = example_windows()
-    veil = Seal(epochs=1, width=4).fit(windows, "activity", "gender")
-    assert veil.metrics_["generator"] == "gaussian"
-    assert min(n for n in veil.metrics_["windows_by_code"] if n) >= 5
-    made = veil.obfuscate(windows, seed=0).signal
+    obfuscator = Seal(epochs=1, width=4).fit(windows, "activity", "gender")
+    assert obfuscator.metrics_["generator"] == "gaussian"
+    assert min(n for n in obfuscator.metrics_["windows_by_code"] if n) >= 5
+    made = obfuscator.obfuscate(windows, seed=0).signal
     scale = windows.signal.std((0, 2), keepdims=True)
     apart = np.abs((made[:, None] - windows.signal[None]) / scale).max((2, 3))
     assert apart.min() > 0.05

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from sensorveil.nets.averaging import Averaged
+from sensorveil.nets.averaging import AveragedWeights
 from sensorveil.nets.seeding import seeded
 
 
@@ -29,7 +29,7 @@ def walk(net: nn.Module, generator: torch.Generator) -> None:
 def test_closed_form(decay: float) -> None:
     """Each update's weights count with its share, times what all later updates keep."""
     net, generator = a_net(), torch.Generator().manual_seed(1)
-    averaged = Averaged(net, decay)
+    averaged = AveragedWeights(net, decay)
     met = [net[0].weight.detach().double().numpy().copy()]
     for _ in range(40):
         walk(net, generator)
@@ -44,7 +44,7 @@ def test_closed_form(decay: float) -> None:
 
 def test_after_the_start_it_is_torchs_own() -> None:
     net, generator = a_net(), torch.Generator().manual_seed(2)
-    averaged = Averaged(net, 0.9)
+    averaged = AveragedWeights(net, 0.9)
     averaged.updates.fill_(1000)
     theirs = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     theirs.update_parameters(net)  # its first update copies
@@ -58,7 +58,7 @@ def test_after_the_start_it_is_torchs_own() -> None:
 
 def test_buffers_are_copied_and_the_network_is_left_alone() -> None:
     net, generator = a_net(), torch.Generator().manual_seed(3)
-    averaged = Averaged(net)
+    averaged = AveragedWeights(net)
     walk(net, generator)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     averaged.update(net)
@@ -73,7 +73,7 @@ def test_buffers_are_copied_and_the_network_is_left_alone() -> None:
 def test_resumed_it_goes_on_bit_by_bit() -> None:
     whole, net = (a_net() for _ in range(2))
     generators = [torch.Generator().manual_seed(4) for _ in range(2)]
-    straight, first = Averaged(whole, 0.9), Averaged(net, 0.9)
+    straight, first = AveragedWeights(whole, 0.9), AveragedWeights(net, 0.9)
     for _ in range(12):
         walk(whole, generators[0])
         straight.update(whole)
@@ -81,7 +81,9 @@ def test_resumed_it_goes_on_bit_by_bit() -> None:
         walk(net, generators[1])
         first.update(net)
     with seeded(9):
-        second = Averaged(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), 0.9)
+        second = AveragedWeights(
+            nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), 0.9
+        )
     second.load_state_dict({name: value.clone() for name, value in first.state_dict().items()})
     for _ in range(7):
         walk(net, generators[1])
@@ -93,7 +95,7 @@ def test_resumed_it_goes_on_bit_by_bit() -> None:
 def test_updates_stay_in_place() -> None:
     """A recorded step knows weights by where they lie."""
     net, generator = a_net(), torch.Generator().manual_seed(5)
-    averaged = Averaged(net)
+    averaged = AveragedWeights(net)
     places = {name: value.data_ptr() for name, value in averaged.state_dict().items()}
     walk(net, generator)
     averaged.update(net)
@@ -102,6 +104,6 @@ def test_updates_stay_in_place() -> None:
 
 def test_it_answers_with_the_average() -> None:
     net = a_net()
-    averaged = Averaged(net)
+    averaged = AveragedWeights(net)
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(6))
     assert torch.equal(averaged(x), net.eval()(x))

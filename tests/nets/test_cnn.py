@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sensorveil.nets.cnn import DenseNet, InferenceNet, abreast, as_real, folded
+from sensorveil.nets.cnn import CNN, MLP, abreast, as_real, folded
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ SHAPES = [(1, 2), (2, 15), (2, 128), (30, 64), (3, 400), (1, 4, 4), (1, 16, 16),
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_one_score_a_class(shape: tuple[int, ...]) -> None:
-    net = InferenceNet(shape, classes=5, width=4)
+    net = CNN(shape, classes=5, width=4)
     scores = net(torch.randn(3, *shape))
     assert scores.shape == (3, 5)
     assert torch.isfinite(scores).all()
@@ -29,7 +29,7 @@ def test_one_score_a_class(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_papers_layers(shape: tuple[int, ...]) -> None:
-    layers = list(InferenceNet(shape, classes=5, width=6).modules())
+    layers = list(CNN(shape, classes=5, width=6).modules())
     convolutions = [layer for layer in layers if isinstance(layer, (nn.Conv1d, nn.Conv2d))]
     dense = [layer for layer in layers if isinstance(layer, nn.Linear)]
     assert [layer.out_channels for layer in convolutions] == [6] * 4
@@ -39,7 +39,7 @@ def test_the_papers_layers(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 32), (1, 16, 16)])
 def test_every_weight_learns(shape: tuple[int, ...]) -> None:
-    net = InferenceNet(shape, classes=3, width=4)
+    net = CNN(shape, classes=3, width=4)
     net(torch.randn(8, *shape)).square().sum().backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
@@ -49,7 +49,7 @@ def test_every_weight_learns(shape: tuple[int, ...]) -> None:
 
 def test_the_whole_window_is_seen() -> None:
     """Every sample reaches the scores: none lies outside all filters and pools."""
-    net = InferenceNet((1, 100), classes=2, width=16).eval()
+    net = CNN((1, 100), classes=2, width=16).eval()
     signal = torch.randn(1, 1, 100, requires_grad=True)
     net(signal).sum().backward()
     assert signal.grad is not None
@@ -57,7 +57,7 @@ def test_the_whole_window_is_seen() -> None:
 
 
 def test_no_window_changes_another_when_evaluated() -> None:
-    net = InferenceNet((2, 32), classes=3, width=4).eval()
+    net = CNN((2, 32), classes=3, width=4).eval()
     signal = torch.randn(6, 2, 32)
     whole = net(signal)
     alone = torch.cat([net(window[None]) for window in signal])
@@ -83,7 +83,7 @@ def test_real_windows_pass() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_folded_networks_read_the_same(shape: tuple[int, ...]) -> None:
-    net = InferenceNet(shape, classes=5, width=4)
+    net = CNN(shape, classes=5, width=4)
     for _ in range(3):  # norms must have seen something
         net(2 + 3 * torch.randn(16, *shape))
     kinds = {type(layer) for layer in folded(net).modules()}
@@ -93,7 +93,7 @@ def test_folded_networks_read_the_same(shape: tuple[int, ...]) -> None:
     assert any(isinstance(layer, nn.Dropout) for layer in net.modules())  # the net itself stays
 
 
-@pytest.mark.parametrize("net", [InferenceNet((2, 128), 4, 6), DenseNet((2, 128), 4)])
+@pytest.mark.parametrize("net", [CNN((2, 128), 4, 6), MLP((2, 128), 4)])
 def test_folded_networks_learn_nothing_and_leave_all_else_as_it_is(net: nn.Module) -> None:
     reading, signal = folded(net), torch.randn(3, 2, 128)
     given = signal.clone()
@@ -123,7 +123,7 @@ def test_layers_that_would_be_read_otherwise_are_not_folded(layer: nn.Module) ->
 
 
 def test_dense_layers_of_the_authors_sizes() -> None:
-    net = DenseNet((2, 128), classes=4)
+    net = MLP((2, 128), classes=4)
     sizes = [tuple(layer.weight.shape) for layer in net.modules() if isinstance(layer, nn.Linear)]
     assert [out for out, _ in sizes] == [256, 512, 256, 256, 128, 16, 4]
     assert sizes[0][1] == 256
@@ -136,7 +136,7 @@ def test_networks_abreast_read_as_each_by_itself(shape: tuple[int, ...]) -> None
     torch.manual_seed(0)
     nets = []
     for _ in range(3):
-        net = InferenceNet(shape, classes=5, width=8)
+        net = CNN(shape, classes=5, width=8)
         net.train()(torch.randn(16, *shape))  # norms that do something
         nets.append(folded(net))
     windows = torch.randn(7, *shape)

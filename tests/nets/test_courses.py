@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from sensorveil.errors import Refusal
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Checkpoint, Course, Player, train_players
+from sensorveil.nets.averaging import AveragedWeights
+from sensorveil.nets.courses import Checkpoint, TrainConfig, TrainingTarget, train
 
-COURSE = Course(epochs=6, batch=16, rate=0.05)
+COURSE = TrainConfig(epochs=6, batch=16, rate=0.05)
 
 
 class Stopped(Exception):
@@ -21,11 +21,11 @@ class Stopped(Exception):
 
 def trained(
     checkpoint: Checkpoint | None = None, stop_in: int | None = None
-) -> tuple[nn.Module, Averaged, list[list[float]]]:
+) -> tuple[nn.Module, AveragedWeights, list[list[float]]]:
     """A network with dropout, its average, and a rival; it may be stopped in some epoch."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
-    rival, averaged = nn.Linear(1, 1), Averaged(net, decay=0.9)
+    rival, averaged = nn.Linear(1, 1), AveragedWeights(net, decay=0.9)
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
     asked = [0]
 
@@ -39,10 +39,10 @@ def trained(
         return (rival(net(x[index]).detach()) + 1).square().mean()
 
     players = [
-        Player(net, loss, after=lambda: averaged.update(net)),
-        Player(rival, rival_loss),
+        TrainingTarget(net, loss, after=lambda: averaged.update(net)),
+        TrainingTarget(rival, rival_loss),
     ]
-    history = train_players("a course", players, 50, COURSE, 7, "cpu", checkpoint, averaged)
+    history = train("a course", players, 50, COURSE, 7, "cpu", checkpoint, averaged)
     return net, averaged, history
 
 
@@ -126,5 +126,5 @@ def test_gradients_are_cut() -> None:
         assert net.weight.grad is not None
         seen.append(float(net.weight.grad.norm()))
 
-    train_players("cut", [Player(net, loss, after)], 4, Course(1, 2, 0.1, clip=0.5), seed=0)
+    train("cut", [TrainingTarget(net, loss, after)], 4, TrainConfig(1, 2, 0.1, clip=0.5), seed=0)
     assert seen == pytest.approx([0.5, 0.5], rel=1e-4)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Course
+from sensorveil.nets.averaging import AveragedWeights
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import CsiTransformer, Repair, TransformerSettings
 from sensorveil.nets.degradation import Degradation
 from sensorveil.nets.generator_training import (
@@ -93,8 +93,8 @@ def test_both_losses_are_of_the_same_restored_windows() -> None:
 def test_plain_training_learns_and_averages() -> None:
     x = waves()
     net, _ = nets()
-    averaged = Averaged(net, 0.9)
-    losses = train_plainly(net, material(x), Course(30, 16, 1e-2), 0, averaged)
+    averaged = AveragedWeights(net, 0.9)
+    losses = train_plainly(net, material(x), TrainConfig(30, 16, 1e-2), 0, averaged)
     assert losses[-1] < 0.7 * losses[0]
     with seeded(3), torch.no_grad():
         assert float(material(x).losses(averaged.net, OWNERS).mean()) < 0.7 * losses[0]
@@ -102,7 +102,7 @@ def test_plain_training_learns_and_averages() -> None:
 
 def test_private_training_moves_everything_and_says_what_it_spent() -> None:
     net, _ = nets()
-    before, averaged = copied(net), Averaged(net, 0.5)
+    before, averaged = copied(net), AveragedWeights(net, 0.5)
     spent = train_all_privately(
         net, material(waves()), OWNERS, COURSE, secret_generator("cpu", 0), averaged
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.mass import (
     AttributeNet,
     Transform,
@@ -99,7 +99,7 @@ def test_readers_and_features_learn() -> None:
     with seeded(0):
         reader = AttributeNet((1, 16), 2, (4, 4, 8, 8), dense=16)
         features = AttributeNet((1, 16), 16, (4, 4, 8, 8), dense=16)
-    course = Course(15, 32, 5e-3)
+    course = TrainConfig(15, 32, 5e-3)
     losses = train_attribute_net(
         reader, lambda index: signal[index], codes, course, seed=0, stage="reader"
     )

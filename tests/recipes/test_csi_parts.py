@@ -104,9 +104,9 @@ def test_lambdas_are_asked_of_gestures_and_of_people(
     asked: list[tuple[str, float]] = []
     fit = CsiGenerator.fit
 
-    def watched(veil: CsiGenerator, *told: Any) -> Any:
-        asked.append((veil.settings.mode, veil.settings.repair))
-        return fit(veil, *told)
+    def watched(obfuscator: CsiGenerator, *told: Any) -> Any:
+        asked.append((obfuscator.settings.mode, obfuscator.settings.repair))
+        return fit(obfuscator, *told)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
     rows = reproduce("in-domain-lambda")["rows"]

@@ -21,8 +21,10 @@ def test_a_recipe_names_what_exists(name: str) -> None:
     for row in found.rows:
         settings = method(row.method).Settings
         known = settings.__dataclass_fields__
-        assert {*row.settings, *row.altered} <= set(known)
-        method(row.method)(found.preset_of(row.method, "paper"), **row.settings, **row.altered)
+        assert {*row.settings, *row.with_settings} <= set(known)
+        method(row.method)(
+            found.preset_of(row.method, "paper"), **row.settings, **row.with_settings
+        )
         if row.modifier:
             settings(modifier=row.modifier)  # type: ignore[call-arg]
         federation(row, {}, seed=0)

@@ -17,7 +17,7 @@ from sensorveil.cli.main import app
 from sensorveil.cli.reproduce import _print
 from sensorveil.cli.screen import Screen
 from sensorveil.data.catalog import load
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.registry import method
 from sensorveil.recipes.diffusion_parts import _for_each, _veils
 from sensorveil.recipes.obscurenet_parts import grid, timing, training
@@ -39,7 +39,7 @@ TINY = {
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     split = load("simulated", "recording", people=12, windows=12, recordings=2, gender=4.0)
-    small = InferenceSettings(width=16, epochs=10, batch=32, rate=4e-3)
+    small = ClassifierSettings(width=16, epochs=10, batch=32, rate=4e-3)
     return Plan(split, seeds=(0, 1), preset="fast", inference=small, overrides=TINY)
 
 
@@ -120,7 +120,12 @@ def diffusion() -> Recipe:
     whole = recipe("privdiffuser-motionsense-gender")
     each = [{"sampler": "ddim", "steps": 4}, {"avoids": "none", "told": "class"}]
     parts = {
-        "tradeoff": {"keep": [0, 2], "avoid": [0.0, 0.5], "altered": {"tries": 1}, "test": 30},
+        "tradeoff": {
+            "keep": [0, 2],
+            "avoid": [0.0, 0.5],
+            "with_settings": {"tries": 1},
+            "test": 30,
+        },
         "samplers": {"windows": 60, "each": each},
         "information": {"keep": 1.0, "avoid": [0.0], "quick": True},
         "cost": {"windows": 64, "each": [[["activity"], ["gender", "weight"]]]},
@@ -135,8 +140,8 @@ def diffusion() -> Recipe:
 def guided(plan: Plan, diffusion: Recipe) -> Plan:
     """A plan whose runs are trained already: one seed, forty test windows."""
     plan = replace(plan, seeds=(3,), overrides=GUIDED, windows=40)
-    veil = plan.made(diffusion, "privdiffuser", 3, {})
-    return replace(plan, runs=(veil.fit(plan.split.train, "activity", "gender"),))
+    obfuscator = plan.made(diffusion, "privdiffuser", 3, {})
+    return replace(plan, runs=(obfuscator.fit(plan.split.train, "activity", "gender"),))
 
 
 def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe) -> None:
@@ -156,9 +161,11 @@ def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe
 def test_a_part_asks_for_some_seeds_and_other_settings(guided: Plan, diffusion: Recipe) -> None:
     first = guided.runs[0]
     plan = replace(guided, seeds=(3, 4), runs=(first, copy.copy(first)))
-    few = replace(diffusion, parts={"tradeoff": {"seeds": 1, "altered": {"tries": 1}}, "all": {}})
-    (veil,) = _veils(few, plan, "tradeoff")
-    assert veil.about() == {**first.about(), "tries": 1}
+    few = replace(
+        diffusion, parts={"tradeoff": {"seeds": 1, "with_settings": {"tries": 1}}, "all": {}}
+    )
+    (obfuscator,) = _veils(few, plan, "tradeoff")
+    assert obfuscator.about() == {**first.about(), "tries": 1}
     assert [one.about() for one in _veils(few, plan, "all")] == [first.about()] * 2
     assert [plan.seeds_for(few, name) for name in ("gender", "weight")] == [(3, 4), (3,)]
 
@@ -187,21 +194,21 @@ def test_strengths_and_variants_leave_the_weights_alone(guided: Plan, diffusion:
 
 
 def test_in_one_pass_every_window_has_its_own_strengths(guided: Plan, diffusion: Recipe) -> None:
-    (veil,) = _veils(replace(diffusion, parts={"all": {}}), guided, "all")
-    veil, test = veil.altered(tries=1, avoids="wearer"), guided.test
+    (obfuscator,) = _veils(replace(diffusion, parts={"all": {}}), guided, "all")
+    obfuscator, test = obfuscator.with_settings(tries=1, avoids="wearer"), guided.test
     pairs = [(0.0, 5.0), (3.0, 0.0)]
     for order in (pairs, pairs[::-1]):
-        first, second = _for_each(veil, test, order, ("gender",))
+        first, second = _for_each(obfuscator, test, order, ("gender",))
         # The first ones have the noise that they would have alone.
         strength = dict(zip(("keep", "gender"), order[0], strict=True))
-        alone = veil.obfuscate(test, strength, seed=veil.seed)
+        alone = obfuscator.obfuscate(test, strength, seed=obfuscator.seed)
         np.testing.assert_allclose(first.signal, alone.signal, rtol=1e-3, atol=1e-3)
         assert (second.start == test.start).all()
         assert (second.codes("gender") == test.codes("gender")).all()
         # The second ones have the noise of the second half, whatever strengths the first half has.
         strength = dict(zip(("keep", "gender"), order[1], strict=True))
         twice = test.select(np.tile(np.arange(len(test)), 2))
-        both = veil.obfuscate(twice, strength, seed=veil.seed).signal
+        both = obfuscator.obfuscate(twice, strength, seed=obfuscator.seed).signal
         np.testing.assert_allclose(second.signal, both[len(test) :], rtol=1e-3, atol=1e-3)
         assert not np.allclose(first.signal, both[: len(test)], atol=1e-2)
 
@@ -234,7 +241,7 @@ def test_information_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
 def test_a_choice_is_made_by_what_validation_windows_tell(
     guided: Plan, diffusion: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network = InferenceSettings(width=8, epochs=4, batch=32)
+    network = ClassifierSettings(width=8, epochs=4, batch=32)
     small = Budget(windows=200, network=network, kernels=50, rounds=5)
     monkeypatch.setattr(Budget, "quick", lambda: small)
     found = measure("chosen", diffusion, guided, lambda so_far: None)
@@ -262,7 +269,7 @@ def test_settings_are_compared_on_validation_windows(
     assert found["rows"][1]["all_settings"]["tries"] == 1
     assert found["data"]["part"] == "validation"
     look = thinned(guided.split.validation, 50, seed=0)
-    model = InferenceModel(guided.inference, 3).fit(guided.split.fitting, "gender")
+    model = Classifier(guided.inference, 3).fit(guided.split.fitting, "gender")
     right = (model.predict(look) == look.codes("gender")).mean()
     assert found["raw"]["read"]["gender"]["accuracy"]["value"] == pytest.approx(right)
     for row in found["rows"]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorveil.data.windows import Windows
 from sensorveil.measures.features import RandomConvolutions, spectral_features
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.measures.linear import LinearReader
 
 CNN, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
@@ -26,8 +26,8 @@ class Budget:
     """How much the attackers may learn from and work; too little is found out by the control."""
 
     windows: int = 8_000
-    network: InferenceSettings = field(
-        default_factory=lambda: InferenceSettings(width=64, epochs=25, batch=512, rate=3e-3)
+    network: ClassifierSettings = field(
+        default_factory=lambda: ClassifierSettings(width=64, epochs=25, batch=512, rate=3e-3)
     )
     kernels: int = 500
     rounds: int = 100
@@ -36,11 +36,11 @@ class Budget:
     @classmethod
     def quick(cls) -> Budget:
         """For two cores: minutes instead of hours."""
-        network = InferenceSettings(width=16, epochs=8, batch=64, rate=5e-3)
+        network = ClassifierSettings(width=16, epochs=8, batch=64, rate=5e-3)
         return cls(windows=3_000, network=network, kernels=300, rounds=40)
 
 
-class Evidence:
+class AttackDataset:
     """Training windows and several sets of test windows, with their features worked out once.
 
     A fully informed attacker is given codes (n, numbers) as well. The output is made from the code
@@ -84,14 +84,14 @@ class Evidence:
             return {n: np.zeros((len(part), classes)) for n, part in self.tests.items()}
         if family == CNN:
             seen, unseen, settings = self._seen()
-            model = InferenceModel(settings, self.seed, self.device)
+            model = Classifier(settings, self.seed, self.device)
             model.fit_codes(seen.select(rows), labels, classes)
             return {name: model.log_probabilities(part) for name, part in unseen.items()}
         train, tests = self._convolved if family == CONVOLUTIONS else self._spectral
         read = _linear if family == CONVOLUTIONS else _trees
         return read(train[rows], labels, tests, classes, self)
 
-    def _seen(self) -> tuple[Windows, dict[str, Windows], InferenceSettings]:
+    def _seen(self) -> tuple[Windows, dict[str, Windows], ClassifierSettings]:
         """What a network reads: windows, or codes by dense layers."""
         if self._train_code is None:
             return self.train, self.tests, self.budget.network
@@ -128,7 +128,7 @@ def _linear(
     codes: np.ndarray,
     tests: Mapping[str, np.ndarray],
     classes: int,
-    like: Evidence,
+    like: AttackDataset,
 ) -> dict[str, np.ndarray]:
     """Softmax regression, with strong shrinkage: nearly as many features as windows."""
     reader = LinearReader(shrinkage=100 / len(codes), device=like.device)
@@ -141,7 +141,7 @@ def _trees(
     codes: np.ndarray,
     tests: Mapping[str, np.ndarray],
     classes: int,
-    like: Evidence,
+    like: AttackDataset,
 ) -> dict[str, np.ndarray]:
     """Boosted trees; many classes get fewer rounds, since each round grows a tree for each."""
     from sklearn.ensemble import HistGradientBoostingClassifier

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sensorveil.audit.attackers import Budget, Evidence
+from sensorveil.audit.attackers import AttackDataset, Budget
 from sensorveil.audit.bounded import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
@@ -20,7 +20,7 @@ from sensorveil.audit.folds import (
     thin_places,
     thinned,
 )
-from sensorveil.audit.ladder import climb
+from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.probed import probed
@@ -90,32 +90,32 @@ def audit(
     attacker needs each obfuscator with another seed; those that `others` lack are trained.
     """
     settings = settings or AuditSettings()
-    check_others([veil for veils, _ in parts for veil in veils], others)
+    check_others([obfuscator for obfuscators, _ in parts for obfuscator in obfuscators], others)
     done = [
-        audit_split(veils, splits, settings, strength=strength, device=device, others=others)
-        for veils, splits in parts
+        audit_split(obfuscators, splits, settings, strength=strength, device=device, others=others)
+        for obfuscators, splits in parts
     ]
     done.sort(key=lambda part: not part.unseen_people)
-    veil = parts[0][0][0]
-    origin = veil.origin_
+    obfuscator = parts[0][0][0]
+    origin = obfuscator.origin_
     return Audit(
-        method=veil.name,
-        summary=veil.summary,
-        keep=veil.policy_.keep,
-        hide=veil.policy_.hide,
+        method=obfuscator.name,
+        summary=obfuscator.summary,
+        keep=obfuscator.policy_.keep,
+        hide=obfuscator.policy_.hide,
         dataset=origin.dataset if origin else "windows of a program",
         protocol=origin.protocol if origin else "",
         strength={name: float(np.mean(value)) for name, value in (strength or {}).items()},
         seeds=settings.seeds,
         quick=settings.quick,
         parts=tuple(done),
-        gaps=gaps(done, veil.policy_.hide),
-        run=veil.made_with(),
+        gaps=gaps(done, obfuscator.policy_.hide),
+        run=obfuscator.made_with(),
     )
 
 
 def audit_split(
-    veils: Sequence[Obfuscator],
+    obfuscators: Sequence[Obfuscator],
     splits: Sequence[Split],
     settings: AuditSettings,
     *,
@@ -124,24 +124,24 @@ def audit_split(
     others: Sequence[Obfuscator] = (),
 ) -> SplitAudit:
     """The audit of one split; several folds of people are pooled."""
-    check_folds(list(veils))
-    for veil, split in zip(veils, splits, strict=True):
-        check_unseen(veil, split)
+    check_folds(list(obfuscators))
+    for obfuscator, split in zip(obfuscators, splits, strict=True):
+        check_unseen(obfuscator, split)
     folds = [
-        Fold(veil, split, second(veil, split, others))
-        for veil, split in zip(veils, splits, strict=True)
+        Fold(obfuscator, split, second(obfuscator, split, others))
+        for obfuscator, split in zip(obfuscators, splits, strict=True)
     ]
     outputs = {
         (number, seed): obfuscated(fold, strength, seed, settings.budget)
         for seed in settings.seeds
         for number, fold in enumerate(folds)
     }
-    first, output, policy = folds[0], outputs[0, settings.seeds[0]], veils[0].policy_
+    first, output, policy = folds[0], outputs[0, settings.seeds[0]], obfuscators[0].policy_
     left_out = {n: why for fold in folds for n, why in scorable(fold.split)[1].items()}
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
     attributes = with_bounds(
-        folds, climb(folds, outputs, attacked, settings.seeds, settings.budget, device)
+        folds, run_attacks(folds, outputs, attacked, settings.seeds, settings.budget, device)
     )
     disjoint = not set(first.split.test.subject) & set(first.split.train.subject)
     links: tuple[Linkage, ...] = ()
@@ -186,7 +186,7 @@ def audit_split(
         linkage=links,
         identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
-        told=probed(first.veil),
+        told=probed(first.obfuscator),
         trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
     )
@@ -207,7 +207,7 @@ def _linkage(
         ]
         for seed in seeds
     ]
-    keep = folds[0].veil.policy_.keep
+    keep = folds[0].obfuscator.policy_.keep
     return linkage(rounds, seeds, keep=keep, budget=budget, device=device)
 
 
@@ -247,29 +247,29 @@ def _trade_off(
     The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's;
     both are random convolutions, on one fold and seed, and on some of the test windows.
     """
-    veil, budget = fold.veil, settings.budget
-    policy = veil.policy_
+    obfuscator, budget = fold.obfuscator, settings.budget
+    policy = obfuscator.policy_
     hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
     if hide is None:
         return ()
     shown = thin_places(fold.split.test, TRADE_OFF_WINDOWS, 0)
     test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
-    made = {veil.name: (output.train, output.test.select(shown))}
-    for name, other in veil.variants().items():
+    made = {obfuscator.name: (output.train, output.test.select(shown))}
+    for name, other in obfuscator.variants().items():
         made[name] = (
             other.obfuscate(train, strength, seed=1),
             other.obfuscate(test, strength, seed=2),
         )
     for name in settings.plain:
-        if name != veil.name:
+        if name != obfuscator.name:
             plain = registry[name](device=device).fit(fold.split.train, policy.keep, policy.hide)
             made[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
     tests = {name: hidden for name, (_, hidden) in made.items()}
-    reader = Evidence(train, tests, budget, 0, device)
+    reader = AttackDataset(train, tests, budget, 0, device)
     kept = read(reader, train, test, policy.keep[0])
     points = []
     for name, (hidden_train, hidden_test) in made.items():
-        attacker = Evidence(hidden_train, {name: hidden_test}, budget, 0, device)
+        attacker = AttackDataset(hidden_train, {name: hidden_test}, budget, 0, device)
         found = read(attacker, hidden_train, test, hide)
         points.append(TradeOff(name, kept[name], found[name], hide))
     return tuple(points)
@@ -285,7 +285,7 @@ def _examples(raw: Windows, hidden: Windows, count: int) -> tuple[Example, ...]:
         Example(
             title=raw.recordings[raw.recording[place]],
             channels=raw.channels[:4],
-            rate=raw.rate,
+            sample_rate=raw.sample_rate,
             before=_rows(before[number]),
             after=_rows(after[number]),
         )

@@ -136,8 +136,8 @@ def _fold(
 
     real, found = right(split.train), {}
     for name, make in track(list(makes.items()), "generators"):
-        veil = make(seed).fit(split.train, keep, hide)
-        mixed = right(to_learn_from(veil, split.train, seed))
+        obfuscator = make(seed).fit(split.train, keep, hide)
+        mixed = right(to_learn_from(obfuscator, split.train, seed))
         found[name] = _by_person(np.stack([real, mixed], axis=1), split.test.subject)
     return found
 
@@ -153,7 +153,7 @@ def joined(windows: Windows, made: Windows, attribute: str) -> Windows:
     whole = Windows.from_signal(
         np.concatenate([part.signal for part in parts]),
         {attribute: np.concatenate([part.codes(attribute) for part in parts])},
-        windows.rate,
+        windows.sample_rate,
     )
     classes = {**whole.classes, attribute: windows.classes[attribute]}
     return replace(whole, classes=classes, channels=windows.channels)

@@ -20,17 +20,17 @@ def planted_share(largest: float, planted: float = PLANTED) -> float:
 
 
 def plant(
-    windows: Windows, codes: np.ndarray, classes: int, share: float, generator: np.random.Generator
+    windows: Windows, codes: np.ndarray, classes: int, share: float, rng: np.random.Generator
 ) -> Windows:
     """Adds to a random share of the windows a tone whose pitch tells the class.
 
     Nothing else is changed, so who finds nothing in the output but finds this has looked well.
     """
-    marked = (generator.random(len(windows)) < share) & (codes != UNKNOWN)
+    marked = (rng.random(len(windows)) < share) & (codes != UNKNOWN)
     deviation = Scaling.of(windows).deviation
     # Pitches lie evenly between zero and half the sampling rate, in cycles per sample.
     pitch = (codes[marked] + 1) / (2 * (classes + 1))
-    phase = generator.random(int(marked.sum()))
+    phase = rng.random(int(marked.sum()))
     time = np.arange(windows.length)
     tone = np.sin(2 * np.pi * (pitch[:, None] * time + phase[:, None]))
     signal = windows.signal
@@ -43,7 +43,7 @@ _PITCHES = np.linspace(0.08, 0.42, 8)  # cycles per sample
 
 
 def plant_identity(
-    windows: Windows, share: float, generator: np.random.Generator
+    windows: Windows, share: float, rng: np.random.Generator
 ) -> tuple[Windows, np.ndarray]:
     """Adds a chord to a random share of the recordings: half of eight tones, each person's own.
 
@@ -51,10 +51,10 @@ def plant_identity(
     theirs. Returns the windows, and which of them are marked.
     """
     recordings = np.unique(windows.recording)
-    marked = np.isin(windows.recording, recordings[generator.random(len(recordings)) < share])
+    marked = np.isin(windows.recording, recordings[rng.random(len(recordings)) < share])
     people, person = np.unique(windows.subject, return_inverse=True)
-    chords = np.array([_chord(generator) for _ in people])[person[marked]]
-    phase = generator.random((*chords.shape, 1))
+    chords = np.array([_chord(rng) for _ in people])[person[marked]]
+    phase = rng.random((*chords.shape, 1))
     turns = _PITCHES[:, None] * np.arange(windows.length) + phase
     tone = (chords[..., None] * np.sin(2 * np.pi * turns)).sum(1)
     signal = windows.signal
@@ -63,7 +63,7 @@ def plant_identity(
     return windows.replaced(signal), marked
 
 
-def _chord(generator: np.random.Generator) -> np.ndarray:
+def _chord(rng: np.random.Generator) -> np.ndarray:
     """Half of the tones, with a power of one in all."""
     half = len(_PITCHES) // 2
-    return np.isin(np.arange(2 * half), generator.permutation(2 * half)[:half]) / np.sqrt(half)
+    return np.isin(np.arange(2 * half), rng.permutation(2 * half)[:half]) / np.sqrt(half)

@@ -57,7 +57,7 @@ class Released:
 
     classifier: Classifier
     windows: Windows
-    veil: Obfuscator | None
+    obfuscator: Obfuscator | None
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
         """What anybody may ask the target for."""
@@ -82,36 +82,36 @@ class Release:
 
     def train(self, members: Windows, seed: int) -> Released:
         """A target that sees the members only by way of what the contender makes of them."""
-        made, veil = members, None
+        made, obfuscator = members, None
         if self.contender.make:
-            veil = self.contender.make(seed).fit(self._learnt(members), self.keep, self.hide)
-            made = self._given_out(veil, members, seed)
-        target = Released(self.classify(made, seed), made, veil)
+            obfuscator = self.contender.make(seed).fit(self._learnt(members), self.keep, self.hide)
+            made = self._given_out(obfuscator, members, seed)
+        target = Released(self.classify(made, seed), made, obfuscator)
         self.first = self.first or target
         return target
 
     def promise(self) -> dict[str, Any] | None:
         """What the first generator promises to its donors about what was given out."""
-        if self.first is None or not isinstance(self.first.veil, ClassGenerator):
+        if self.first is None or not isinstance(self.first.obfuscator, ClassGenerator):
             return None
         if self.contender.restores:
             return Guarantee.none(_RESTORED).as_dict()
-        return self.first.veil.guarantee().as_dict()
+        return self.first.obfuscator.guarantee().as_dict()
 
     def scores(self) -> dict[str, Score]:
         """What LiRA may ask: the classifier, and the generator itself where there is one."""
         found: dict[str, Score] = {"classifier": confidence(self.keep)}
         make = self.contender.make
         if make and isinstance(make(0), ClassGenerator):
-            found["generator"] = lambda target, windows: memory(target.veil, windows)
+            found["generator"] = lambda target, windows: memory(target.obfuscator, windows)
         return found
 
-    def _given_out(self, veil: Obfuscator, members: Windows, seed: int) -> Windows:
+    def _given_out(self, obfuscator: Obfuscator, members: Windows, seed: int) -> Windows:
         if not self.contender.restores:
-            return to_learn_from(veil, members, seed)
-        if not isinstance(veil, CsiGenerator):
-            raise Refusal(f"{veil.name} restores no degraded windows; csi does")
-        return veil.restored(members, seed)
+            return to_learn_from(obfuscator, members, seed)
+        if not isinstance(obfuscator, CsiGenerator):
+            raise Refusal(f"{obfuscator.name} restores no degraded windows; csi does")
+        return obfuscator.restored(members, seed)
 
     def _learnt(self, members: Windows) -> Windows:
         """The members, and the public windows for those who may have them."""

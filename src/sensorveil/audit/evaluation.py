@@ -14,7 +14,7 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.measures.scores import (
     accuracy,
     confusion_by_person,
@@ -85,12 +85,12 @@ class Evaluation:
 
 
 def evaluate(
-    veils: Obfuscator | Sequence[Obfuscator],
+    obfuscators: Obfuscator | Sequence[Obfuscator],
     splits: Split | Sequence[Split],
     *,
     seeds: Sequence[int] = (0,),
     attributes: Sequence[str] = (),
-    settings: InferenceSettings | None = None,
+    settings: ClassifierSettings | None = None,
     strength: Strength | None = None,
     device: str = "cpu",
 ) -> Evaluation:
@@ -102,18 +102,18 @@ def evaluate(
     """
     if not seeds:
         raise Refusal("no seed was given; at least one is needed")
-    pairs = list(zip(_listed(veils), _listed(splits), strict=True))
+    pairs = list(zip(_listed(obfuscators), _listed(splits), strict=True))
     first, split = pairs[0]
-    check_folds([veil for veil, _ in pairs])
-    for veil, part in pairs:
-        check_unseen(veil, part)
+    check_folds([obfuscator for obfuscator, _ in pairs])
+    for obfuscator, part in pairs:
+        check_unseen(obfuscator, part)
     scored, left_out = scorable(split, attributes)
     tables: dict[str, list[np.ndarray]] = {name: [] for name in scored}
     work = [(seed, attribute) for seed in seeds for attribute in scored]
     hidden = {
-        (seed, fold): veil.obfuscate(part.test, strength, seed=seed)
+        (seed, fold): obfuscator.obfuscate(part.test, strength, seed=seed)
         for seed in seeds
-        for fold, (veil, part) in enumerate(pairs)
+        for fold, (obfuscator, part) in enumerate(pairs)
     }
     for seed, attribute in track(work, "inference models"):
         parts = [
@@ -145,19 +145,25 @@ def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def check_folds(veils: list[Obfuscator]) -> None:
+def check_folds(obfuscators: list[Obfuscator]) -> None:
     """Refuses to pool runs that are not folds of one method, settings and policy."""
-    alike = {(veil.name, veil.preset, veil.settings, veil.policy_) for veil in veils}
+    alike = {
+        (obfuscator.name, obfuscator.preset, obfuscator.settings, obfuscator.policy_)
+        for obfuscator in obfuscators
+    }
     if len(alike) > 1:
         raise Refusal("runs of different methods, settings or policies cannot be pooled")
-    places = {replace(veil.origin_, part="") if veil.origin_ else None for veil in veils}
-    if len(veils) > 1 and len(places) < len(veils):
+    places = {
+        replace(obfuscator.origin_, part="") if obfuscator.origin_ else None
+        for obfuscator in obfuscators
+    }
+    if len(obfuscators) > 1 and len(places) < len(obfuscators):
         raise Refusal("two of the runs were trained on the same fold; give one run per fold")
 
 
-def check_unseen(veil: Obfuscator, split: Split) -> None:
+def check_unseen(obfuscator: Obfuscator, split: Split) -> None:
     """Refuses test windows that the run may have been trained on."""
-    trained, test = veil.origin_, split.test.origin
+    trained, test = obfuscator.origin_, split.test.origin
     if trained is None or test is None or trained.dataset != test.dataset:
         return
     if replace(trained, part="") != replace(test, part=""):
@@ -191,12 +197,12 @@ def _read(
     split: Split,
     hidden: Windows,
     attribute: str,
-    settings: InferenceSettings | None,
+    settings: ClassifierSettings | None,
     seed: int,
     device: str,
 ) -> np.ndarray:
     """Confusion tables (people, raw or obfuscated, classes, classes) of one model."""
-    model = InferenceModel(settings, seed, device).fit(split.train, attribute)
+    model = Classifier(settings, seed, device).fit(split.train, attribute)
     true, person = split.test.codes(attribute), split.test.subject
     classes = len(split.test.classes[attribute])
     return np.stack(

@@ -18,7 +18,7 @@ from sensorveil.methods.base import Obfuscator, Strength
 class Fold:
     """One obfuscator and its split, with a second obfuscator of another seed for the lazy."""
 
-    veil: Obfuscator
+    obfuscator: Obfuscator
     split: Split
     other: Obfuscator
 
@@ -32,57 +32,67 @@ class Output:
     lazy: Windows
 
 
-def second(veil: Obfuscator, split: Split, others: Sequence[Obfuscator] = ()) -> Obfuscator:
+def second(obfuscator: Obfuscator, split: Split, others: Sequence[Obfuscator] = ()) -> Obfuscator:
     """The same method and settings with another seed: one of `others`, or else trained for it."""
     for other in others:
-        if _is_second(other, veil):
+        if _is_second(other, obfuscator):
             return other
-    again = type(veil)(veil.preset, veil.seed + 1, veil.device, **veil.about())
-    return again.fit(split.learnt(veil.origin_), veil.policy_.keep, veil.policy_.hide)
+    again = type(obfuscator)(
+        obfuscator.preset, obfuscator.seed + 1, obfuscator.device, **obfuscator.about()
+    )
+    return again.fit(
+        split.learnt(obfuscator.origin_), obfuscator.policy_.keep, obfuscator.policy_.hide
+    )
 
 
-def check_others(veils: Sequence[Obfuscator], others: Sequence[Obfuscator]) -> None:
+def check_others(obfuscators: Sequence[Obfuscator], others: Sequence[Obfuscator]) -> None:
     """Refuses a second obfuscator that is none for any of those to be audited."""
     for other in others:
-        if not any(_is_second(other, veil) for veil in veils):
+        if not any(_is_second(other, obfuscator) for obfuscator in obfuscators):
             raise Refusal(
                 f"the other run, {other.name} with seed {other.seed}, must have the method,"
                 " settings, policy and training windows of a run to be audited, and another seed"
             )
 
 
-def _is_second(other: Obfuscator, veil: Obfuscator) -> bool:
+def _is_second(other: Obfuscator, obfuscator: Obfuscator) -> bool:
     alike = all(
-        getattr(other, name) == getattr(veil, name)
+        getattr(other, name) == getattr(obfuscator, name)
         for name in ("name", "settings", "policy_", "origin_")
     )
-    return alike and other.seed != veil.seed
+    return alike and other.seed != obfuscator.seed
 
 
 def obfuscated(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
     """The fold's output: of the test windows, and of as many training windows as are needed."""
     train, chosen = fold.split.train, thin_places(fold.split.train, budget.windows, seed)
     return Output(
-        train=obfuscated_part(fold.veil, train, chosen, strength, seed=2 * seed),
-        test=fold.veil.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
+        train=obfuscated_part(fold.obfuscator, train, chosen, strength, seed=2 * seed),
+        test=fold.obfuscator.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
         lazy=obfuscated_part(fold.other, train, chosen, strength, seed=2 * seed + 10_000),
     )
 
 
 def obfuscated_part(
-    veil: Obfuscator, windows: Windows, chosen: np.ndarray, strength: Strength | None, seed: int
+    obfuscator: Obfuscator,
+    windows: Windows,
+    chosen: np.ndarray,
+    strength: Strength | None,
+    seed: int,
 ) -> Windows:
     """Some of the windows; a method that looks back is given all, as it is where it is used."""
-    if veil.capabilities.looks_back:
-        return veil.obfuscate(windows, strength, seed=seed).select(chosen).compact()
-    return veil.obfuscate(windows.select(chosen), strength, seed=seed)
+    if obfuscator.capabilities.looks_back:
+        return obfuscator.obfuscate(windows, strength, seed=seed).select(chosen).compact()
+    return obfuscator.obfuscate(windows.select(chosen), strength, seed=seed)
 
 
-def condition_of_part(veil: Obfuscator, windows: Windows, chosen: np.ndarray) -> np.ndarray | None:
+def condition_of_part(
+    obfuscator: Obfuscator, windows: Windows, chosen: np.ndarray
+) -> np.ndarray | None:
     """What a method makes the output of some of the windows from, likewise."""
-    if not veil.capabilities.looks_back:
-        return veil.condition(windows.select(chosen))
-    whole = veil.condition(windows)
+    if not obfuscator.capabilities.looks_back:
+        return obfuscator.condition(windows.select(chosen))
+    whole = obfuscator.condition(windows)
     return None if whole is None else whole[chosen]
 
 

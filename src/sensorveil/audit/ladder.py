@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from sensorveil.audit.attackers import TREES, Budget, Evidence
+from sensorveil.audit.attackers import TREES, AttackDataset, Budget
 from sensorveil.audit.control import PLANTED, plant, planted_share
 from sensorveil.audit.criterion import judge
 from sensorveil.audit.folds import (
@@ -46,7 +46,7 @@ Found = dict[tuple[str, str], list[list[np.ndarray]]]
 """Readings of an attribute by level and family, for each seed and fold: (2, n, classes)."""
 
 
-def climb(
+def run_attacks(
     folds: Sequence[Fold],
     outputs: Mapping[tuple[int, int], Output],
     attributes: Sequence[str],
@@ -62,7 +62,7 @@ def climb(
     work = [(number, seed) for seed in seeds for number in range(len(folds))]
     # The share of marks is that of all folds: one with a single class would else be all marked.
     shares = {name: planted_share(_largest(_pooled_codes(folds, name))) for name in attributes}
-    insiders = all(insider_halves(fold.split, fold.veil.policy_.keep) for fold in folds)
+    insiders = all(insider_halves(fold.split, fold.obfuscator.policy_.keep) for fold in folds)
     with ThreadPoolExecutor(torch.get_num_threads()) as workers:
         for number, seed in track(work, "attackers: folds and seeds"):
             fold, output = folds[number], outputs[number, seed]
@@ -79,9 +79,9 @@ def climb(
 
 @dataclass(frozen=True, eq=False)
 class _Rung:
-    """Evidence, the windows whose true labels come with it, and which test windows it is about."""
+    """AttackDataset, the windows whose true labels come with it, and which test windows it is about."""
 
-    evidence: Evidence
+    evidence: AttackDataset
     labelled: Windows
     rows: np.ndarray | None = None
 
@@ -94,22 +94,22 @@ def _rungs(
     raw = fold.split.train.select(chosen)
 
     def rung(train: Windows, tests: dict[str, Windows], rows: np.ndarray | None = None) -> _Rung:
-        return _Rung(Evidence(train, tests, budget, seed, device), train, rows)
+        return _Rung(AttackDataset(train, tests, budget, seed, device), train, rows)
 
     rungs = [
         rung(raw, {RAW: fold.split.test, IGNORANT: output.test}),
         rung(output.lazy, {LAZY: output.test}),
         rung(output.train, {SEMI: output.test}),
     ]
-    keep = fold.veil.policy_.keep
+    keep = fold.obfuscator.policy_.keep
     for known, attacked in insider_halves(fold.split, keep) if insiders else ():
         test = output.test.select(attacked)
         rungs.append(rung(output.test.select(known), {INSIDER: test}, attacked))
-    code = condition_of_part(fold.veil, fold.split.train, chosen)
+    code = condition_of_part(fold.obfuscator, fold.split.train, chosen)
     if code is not None:
-        test_code = fold.veil.condition(fold.split.test)
+        test_code = fold.obfuscator.condition(fold.split.test)
         assert test_code is not None
-        informed = Evidence(
+        informed = AttackDataset(
             output.train, {FULL: output.test}, budget, seed, device, code, {FULL: test_code}
         )
         rungs.append(_Rung(informed, output.train))
@@ -129,7 +129,7 @@ def _fold_readings(
     """Log-probabilities and evidence beyond the kept class (2, n, classes), by level and family."""
     classes = len(output.test.classes[name])
     prior = np.minimum(_log_prior(fold.split.train.codes(name), classes), 0)
-    keep = fold.veil.policy_.keep
+    keep = fold.obfuscator.policy_.keep
     found: dict[tuple[str, str], np.ndarray] = {}
     control = _control(output, name, classes, seed, rungs[0].evidence, share)
     asked = [(rung, family) for rung in (*rungs, control) for family in budget.families]
@@ -158,14 +158,14 @@ def _fold_readings(
 
 
 def _control(
-    output: Output, name: str, classes: int, seed: int, like: Evidence, share: float
+    output: Output, name: str, classes: int, seed: int, like: AttackDataset, share: float
 ) -> _Rung:
     generator = np.random.default_rng(seed)
     train, test = (
         plant(part, part.codes(name), classes, share, generator)
         for part in (output.train, output.test)
     )
-    return _Rung(Evidence(train, {CONTROL: test}, like.budget, seed, like.device), train)
+    return _Rung(AttackDataset(train, {CONTROL: test}, like.budget, seed, like.device), train)
 
 
 def _pooled_codes(folds: Sequence[Fold], name: str) -> np.ndarray:
@@ -197,7 +197,7 @@ def _summary(folds: Sequence[Fold], name: str, readings: Found) -> AttributeAudi
     shown = [a for a in attacks.values() if a.level != CONTROL]
     return AttributeAudit(
         attribute=name,
-        role=folds[0].veil.policy_.role(name),
+        role=folds[0].obfuscator.policy_.role(name),
         classes=tuple(test.classes[name]),
         windows=len(known),
         people=len(np.unique(truth.person)),
@@ -237,7 +237,7 @@ def _truth(folds: Sequence[Fold], name: str) -> Truth:
         classes=classes,
         log_prior=np.concatenate(priors),
         fold=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
-        kept=np.concatenate([test.joint_codes(folds[0].veil.policy_.keep) for test in tests]),
+        kept=np.concatenate([test.joint_codes(folds[0].obfuscator.policy_.keep) for test in tests]),
     )
 
 

@@ -83,7 +83,7 @@ def kept_code(split: Split, keep: Sequence[str]) -> Callable[[Windows], np.ndarr
 
 
 def draw_sessions(
-    test: Windows, kept: np.ndarray, budget: LinkageBudget, generator: np.random.Generator
+    test: Windows, kept: np.ndarray, budget: LinkageBudget, rng: np.random.Generator
 ) -> tuple[np.ndarray, Sessions]:
     """The windows looked at, and their sessions, dealt to gallery and probes in turn.
 
@@ -94,8 +94,8 @@ def draw_sessions(
     person, of_class = test.subject[first], kept[first]
     taken, in_gallery = [], []
     for one in np.unique(person):
-        own = generator.permutation(np.flatnonzero(person == one))[: budget.sessions_per_person]
-        classes = generator.permutation(np.unique(of_class[own]))
+        own = rng.permutation(np.flatnonzero(person == one))[: budget.sessions_per_person]
+        classes = rng.permutation(np.unique(of_class[own]))
         turn = np.argsort(classes)[np.searchsorted(np.sort(classes), of_class[own])]
         own = own[np.argsort(turn, kind="stable")]
         taken.append(own)

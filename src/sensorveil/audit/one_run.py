@@ -38,9 +38,9 @@ class GradientCanaries:
     gradients along its weight. Rows are as long as the network is large: for small ones.
     """
 
-    def __init__(self, count: int, clip: float, generator: np.random.Generator):
-        self.clip, self.generator = clip, generator
-        self.inside = generator.random(count) < 0.5
+    def __init__(self, count: int, clip: float, rng: np.random.Generator):
+        self.clip, self.generator = clip, rng
+        self.inside = rng.random(count) < 0.5
         self.scores = np.zeros(count)
         self._weights: torch.Tensor | None = None
 

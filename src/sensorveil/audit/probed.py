@@ -6,7 +6,7 @@ from sensorveil.audit.results import Told
 from sensorveil.methods.base import Obfuscator
 
 
-def probed(veil: Obfuscator) -> tuple[Told, ...]:
+def probed(obfuscator: Obfuscator) -> tuple[Told, ...]:
     """What probes read of each attribute that is not kept, where the run has asked them.
 
     They were asked in training, at the strengths that the settings name.
@@ -16,10 +16,10 @@ def probed(veil: Obfuscator) -> tuple[Told, ...]:
     >>> probed(NoObfuscation().fit(example_windows(), "activity", "gender"))
     ()
     """
-    found = veil.metrics_.get("probe", {})
+    found = obfuscator.metrics_.get("probe", {})
     return tuple(
         Told(name, source, **read, people=found["people"], windows=found["windows"])
         for source in ("z_U", "told")
         for name, read in found.get(source, {}).items()
-        if name not in veil.policy_.keep
+        if name not in obfuscator.policy_.keep
     )

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensorveil.audit.attackers import CNN, Budget, Evidence
+from sensorveil.audit.attackers import CNN, AttackDataset, Budget
 from sensorveil.audit.results import Reidentification
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.progress import track
 
 OBSCURENET, CLOAK = "ObscureNet", "CLOAK"
@@ -22,7 +22,7 @@ def obscurenet_reidentification(
     attribute: str,
     runs: int = 20,
     leaked: float = 0.2,
-    settings: InferenceSettings | None = None,
+    settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
     family: str = CNN,
@@ -58,7 +58,7 @@ def cloak_reidentification(
     hidden_test: Windows,
     attribute: str,
     runs: int = 5,
-    settings: InferenceSettings | None = None,
+    settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
     family: str = CNN,
@@ -91,14 +91,14 @@ def _accuracy(
     test: Windows,
     attribute: str,
     family: str,
-    settings: InferenceSettings | None,
+    settings: ClassifierSettings | None,
     seed: int,
     device: str,
 ) -> float:
     budget = Budget(windows=len(train))
     if settings is not None:
         budget = replace(budget, network=settings)
-    evidence = Evidence(train, {"rest": test}, budget, seed, device)
+    evidence = AttackDataset(train, {"rest": test}, budget, seed, device)
     codes, classes = train.codes(attribute), len(train.classes[attribute])
     read = evidence.attack(family, codes, classes)["rest"].argmax(1)
     return float((read == test.codes(attribute)).mean())

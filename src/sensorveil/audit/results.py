@@ -249,7 +249,7 @@ class Example:
 
     title: str
     channels: tuple[str, ...]
-    rate: float
+    sample_rate: float
     before: tuple[tuple[float, ...], ...]
     after: tuple[tuple[float, ...], ...]
 

@@ -79,7 +79,7 @@ class _Described:
         frequencies, energies, spectra = [], [], []
         for batch in windows.batches(_BATCH):
             power = power_spectrum(batch)
-            frequencies.append(dominant_frequency(power, windows.rate, windows.length))
+            frequencies.append(dominant_frequency(power, windows.sample_rate, windows.length))
             energies.append(energy(batch))
             spectra.append(power.sum(0, dtype=np.float64))
         return cls(np.concatenate(frequencies), np.concatenate(energies), np.sum(spectra, axis=0))
@@ -93,7 +93,7 @@ def _step_error(raw: Windows, hidden: Windows, walking: np.ndarray | None) -> fl
     before, after = (
         np.concatenate(
             [
-                step_counts(batch[:, channels], raw.rate)
+                step_counts(batch[:, channels], raw.sample_rate)
                 for batch in windows.select(walking).scaled(None).batches(_BATCH)
             ]
         )

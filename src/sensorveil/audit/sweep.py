@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.attackers import CONVOLUTIONS, Budget, Evidence
+from sensorveil.audit.attackers import CONVOLUTIONS, AttackDataset, Budget
 from sensorveil.audit.folds import obfuscated_part, thin_places
 from sensorveil.audit.results import SweepPoint
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -38,7 +38,7 @@ class Sweep:
 
 
 def sweep(
-    veil: Obfuscator,
+    obfuscator: Obfuscator,
     train: Windows,
     test: Windows,
     grid: Mapping[str, Sequence[float]],
@@ -54,18 +54,18 @@ def sweep(
     if not grid:
         raise Refusal("the grid is empty; give strengths as name=1:9:1 or name=0,0.1,0.3")
     budget = budget or Budget.quick()
-    keep, hide = veil.policy_.keep[0], veil.policy_.hide[0]
+    keep, hide = obfuscator.policy_.keep[0], obfuscator.policy_.hide[0]
     whole, chosen = train, thin_places(train, budget.windows, seed)
     train = whole.select(chosen)
-    reader = Evidence(train, {"raw": test}, budget, seed, device)
+    reader = AttackDataset(train, {"raw": test}, budget, seed, device)
     raw_kept, raw_hidden = (read(reader, train, test, name)["raw"] for name in (keep, hide))
     points = []
     for values in track(list(product(*grid.values())), "strengths"):
         strength = dict(zip(grid, values, strict=True))
-        hidden_test = veil.obfuscate(test, strength, seed=2 * seed + 1)
-        hidden_train = obfuscated_part(veil, whole, chosen, strength, seed=2 * seed)
-        application = Evidence(train, {"out": hidden_test}, budget, seed, device)
-        attacker = Evidence(hidden_train, {"out": hidden_test}, budget, seed, device)
+        hidden_test = obfuscator.obfuscate(test, strength, seed=2 * seed + 1)
+        hidden_train = obfuscated_part(obfuscator, whole, chosen, strength, seed=2 * seed)
+        application = AttackDataset(train, {"out": hidden_test}, budget, seed, device)
+        attacker = AttackDataset(hidden_train, {"out": hidden_test}, budget, seed, device)
         points.append(
             SweepPoint(
                 strength,
@@ -86,7 +86,7 @@ def sweep(
     )
 
 
-def read(evidence: Evidence, train: Windows, test: Windows, name: str) -> dict[str, float]:
+def read(evidence: AttackDataset, train: Windows, test: Windows, name: str) -> dict[str, float]:
     """The accuracy on each test set of an attribute, by random convolutions."""
     codes, true = train.codes(name), test.codes(name)
     classes = len(train.classes[name])

@@ -11,7 +11,7 @@ from sensorveil.audit.results import Information, KeptAttribute
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.estimate import Estimate, Statistic, bootstrap
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.measures.information import (
     entropy,
     mutual_information_knn,
@@ -40,10 +40,10 @@ def kept_attribute(
     hidden_train: Sequence[Sequence[Windows]],
     hidden_test: Sequence[Sequence[Windows]],
     attribute: str,
-    settings: InferenceSettings | None = None,
+    settings: ClassifierSettings | None = None,
     seeds: Sequence[int] = (0,),
     device: str = "cpu",
-    raw_models: Sequence[Sequence[InferenceModel]] | None = None,
+    raw_models: Sequence[Sequence[Classifier]] | None = None,
 ) -> KeptAttribute:
     """How well an application reads an attribute, with its model as it is and trained anew.
 
@@ -55,10 +55,10 @@ def kept_attribute(
     work = [(i, n) for i in range(len(seeds)) for n in range(len(splits))]
     for i, n in track(work, "application's models"):
         if raw_models is None:
-            model = InferenceModel(settings, seeds[i], device).fit(splits[n].train, attribute)
+            model = Classifier(settings, seeds[i], device).fit(splits[n].train, attribute)
         else:
             model = raw_models[i][n]
-        again = InferenceModel(settings, seeds[i], device).fit(hidden_train[i][n], attribute)
+        again = Classifier(settings, seeds[i], device).fit(hidden_train[i][n], attribute)
         tables.append(_tables(splits[n].test, hidden_test[i][n], attribute, model, again))
     per_seed = [
         np.concatenate(tables[first : first + len(splits)])
@@ -71,8 +71,8 @@ def _tables(
     raw: Windows,
     hidden: Windows,
     attribute: str,
-    unchanged: InferenceModel,
-    retrained: InferenceModel,
+    unchanged: Classifier,
+    retrained: Classifier,
 ) -> np.ndarray:
     """Confusion tables (people, raw / unchanged / retrained / back, classes, classes)."""
     readings = [

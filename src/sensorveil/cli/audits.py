@@ -74,22 +74,22 @@ def audit(
     if not 0 <= examples <= 20:
         raise Refusal(f"--examples is {examples}; give 0 to 20")
     device = given.check_device(device)
-    veils = [sensorveil.load_run(place, device) for place in run]
+    obfuscators = [sensorveil.load_run(place, device) for place in run]
     others = [sensorveil.load_run(place, device) for place in other or ()]
-    check_others(veils, others)
+    check_others(obfuscators, others)
     splits = [
-        split_of(veil, place, data, source, option, None, None)
-        for veil, place in zip(veils, run, strict=True)
+        split_of(obfuscator, place, data, source, option, None, None)
+        for obfuscator, place in zip(obfuscators, run, strict=True)
     ]
     settings = AuditSettings.for_two_cores() if quick else AuditSettings()
     settings = replace(settings, examples=examples)
     if seeds:
         settings = replace(settings, seeds=tuple(range(seeds)))
-    parts: list[Part] = [(veils, splits)]
+    parts: list[Part] = [(obfuscators, splits)]
     with screen.bars():
-        second = _beside(veils[0], beside, quick, splits[0])
+        second = _beside(obfuscators[0], beside, quick, splits[0])
         if second:
-            parts.append(_retrained(veils[0], second, data, source, option, screen))
+            parts.append(_retrained(obfuscators[0], second, data, source, option, screen))
         found = ask(parts, settings, knobs, device, others)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
@@ -160,7 +160,7 @@ def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
     return rows
 
 
-def _beside(veil: Obfuscator, asked: str, quick: bool, split: Split) -> str:
+def _beside(obfuscator: Obfuscator, asked: str, quick: bool, split: Split) -> str:
     """The second split: people never seen by default, unless it is quick or they are the first."""
     own = split.test.origin.split if split.test.origin else ""
     if asked:
@@ -181,7 +181,7 @@ def _has_split(split: Split, name: str) -> bool:
 
 
 def _retrained(
-    veil: Obfuscator,
+    obfuscator: Obfuscator,
     split: str,
     data: str,
     source: Path | None,
@@ -191,12 +191,14 @@ def _retrained(
     """The same method and settings, trained on every fold of another split."""
     import sensorveil
 
-    name = data or (veil.origin_.dataset if veil.origin_ else "")
-    veils, splits = [], []
+    name = data or (obfuscator.origin_.dataset if obfuscator.origin_ else "")
+    obfuscators, splits = [], []
     for fold in range(sensorveil.data.folds(name, split, source)):
         parts = sensorveil.load(name, split, fold, source, **given.data_options(option, name))
-        again = type(veil)(veil.preset, veil.seed, veil.device, **veil.about())
-        learnt = parts.learnt(veil.origin_)
-        veils.append(again.fit(learnt, veil.policy_.keep, veil.policy_.hide))
+        again = type(obfuscator)(
+            obfuscator.preset, obfuscator.seed, obfuscator.device, **obfuscator.about()
+        )
+        learnt = parts.learnt(obfuscator.origin_)
+        obfuscators.append(again.fit(learnt, obfuscator.policy_.keep, obfuscator.policy_.hide))
         splits.append(parts)
-    return veils, splits
+    return obfuscators, splits

@@ -40,23 +40,26 @@ def canaries(
 
     screen = Screen(quiet, as_json)
     check_out(out, seeds=1)
-    veil = maker("csi", preset, setting, given.check_device(device))(seed)
-    assert isinstance(veil, CsiGenerator)
-    if veil.settings.mode not in ("dp", "hybrid-dp"):
-        raise Refusal(f"mode {veil.settings.mode} promises nothing; set mode=dp or hybrid-dp")
+    obfuscator = maker("csi", preset, setting, given.check_device(device))(seed)
+    assert isinstance(obfuscator, CsiGenerator)
+    if obfuscator.settings.mode not in ("dp", "hybrid-dp"):
+        raise Refusal(f"mode {obfuscator.settings.mode} promises nothing; set mode=dp or hybrid-dp")
     windows = sensorveil.load(data, None, 0, source, **given.data_options(option, data)).train
     windows = with_phases(windows, phases)
-    planted = GradientCanaries(count, veil.settings.clip, np.random.default_rng(seed))
-    veil.canaries = planted
+    planted = GradientCanaries(count, obfuscator.settings.clip, np.random.default_rng(seed))
+    obfuscator.canaries = planted
     with screen.bars():
         found = audit_one_run(
-            lambda _: veil.fit(windows, keep, hide), planted, guesses, veil.settings.delta
+            lambda _: obfuscator.fit(windows, keep, hide),
+            planted,
+            guesses,
+            obfuscator.settings.delta,
         )
-    promised = veil.guarantee()
+    promised = obfuscator.guarantee()
     content = {
         **vars(found),
         "privacy": promised.as_dict(),
-        "settings": vars(veil.settings),
+        "settings": vars(obfuscator.settings),
         "data": data,
         "conditions": conditions(device),
     }

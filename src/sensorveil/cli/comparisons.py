@@ -114,23 +114,23 @@ def sweep(
         raise Refusal(f"part '{part}' is unknown; known: test, validation")
     strengths = parse_grid(grid)
     device = given.check_device(device)
-    veil = sensorveil.load_run(run, device)
-    split = split_of(veil, run, data, source, option, None, None)
+    obfuscator = sensorveil.load_run(run, device)
+    split = split_of(obfuscator, run, data, source, option, None, None)
     left_out = scorable(split)[1]
-    for name in (veil.policy_.keep[0], veil.policy_.hide[0]):
+    for name in (obfuscator.policy_.keep[0], obfuscator.policy_.hide[0]):
         if name in left_out:  # an attacker who cannot be right would look like perfect privacy
             raise Refusal(f"attribute '{name}' cannot be swept on this split: {left_out[name]}")
-    if part == "validation" and veil.origin_ and veil.origin_.part != "fitting":
+    if part == "validation" and obfuscator.origin_ and obfuscator.origin_.part != "fitting":
         screen.say("This run saw the validation windows in training; fit --part fitting avoids it.")
     with screen.bars():
         found = swept(
-            veil, split.fitting, getattr(split, part), strengths, seed=seed, device=device
+            obfuscator, split.fitting, getattr(split, part), strengths, seed=seed, device=device
         )
     ideal = TradeOff("ideal", found.raw_kept, found.guess_hidden)
     with written_folder(out) as folder:
         content = {**found.as_dict(), "part": part, "conditions": conditions(device)}
         write_json(folder / "sweep.json", content)
-        title = f"{veil.name}: keep {found.keep}, hide {found.hide} ({part} windows)"
+        title = f"{obfuscator.name}: keep {found.keep}, hide {found.hide} ({part} windows)"
         (folder / "sweep.html").write_text(
             render_sweep(title, found.points, found.area, ideal), "utf-8"
         )
@@ -143,7 +143,7 @@ def sweep(
         for point in found.points
     ]
     screen.table(
-        f"{veil.name} on {part} windows, in %; area under the curve {found.area:.2f}",
+        f"{obfuscator.name} on {part} windows, in %; area under the curve {found.area:.2f}",
         ("strength", f"{found.keep} (keep)", f"{found.hide} (hide)"),
         rows,
     )

@@ -31,7 +31,7 @@ def list_datasets(quiet: Quiet = False, as_json: AsJson = False) -> None:
                 card.title,
                 str(card.people or "any"),
                 f"{card.hours:g}" if card.hours else "any",
-                f"{card.rate:g}" if card.rate else "any",
+                f"{card.sample_rate:g}" if card.sample_rate else "any",
                 "yes" if here else "no",
             )
             for name, card, here in found

@@ -37,14 +37,14 @@ def demo(
     screen.say(
         "CLOAK makes every window anew. It is trained twice: attackers have one of their own."
     )
-    veil = sensorveil.Cloak(seed=seed)
+    obfuscator = sensorveil.Cloak(seed=seed)
     with screen.bars():
-        veil.fit(windows.train, keep="exercise", hide="side")
-        hidden = veil.obfuscate(windows.test, seed=seed)
-        found = audit([([veil], [windows])], AuditSettings.for_two_cores())
+        obfuscator.fit(windows.train, keep="exercise", hide="side")
+        hidden = obfuscator.obfuscate(windows.test, seed=seed)
+        found = audit([([obfuscator], [windows])], AuditSettings.for_two_cores())
     found = replace(found, conditions=conditions())
     with written_folder(out, replace=True) as folder:
-        sensorveil.save_run(veil, folder / "run")
+        sensorveil.save_run(obfuscator, folder / "run")
         hidden.save(folder / "hidden.npz")
         write_json(folder / "audit.json", found.as_dict())
         write_page(found, folder / "audit.html")

@@ -154,10 +154,10 @@ def _likeness(
     windows: Windows, keep: str, features: Path | None, quick: bool, device: str
 ) -> Likeness:
     """What scores SSIM and FID: read from the file if it is there, else learnt and kept in it."""
-    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.inference import ClassifierSettings
     from sensorveil.measures.likeness import Likeness
 
-    likeness = Likeness(keep, InferenceSettings.quick() if quick else None, device=device)
+    likeness = Likeness(keep, ClassifierSettings.quick() if quick else None, device=device)
     if features and features.exists():
         return likeness.load(features, windows)
     likeness.fit(windows)

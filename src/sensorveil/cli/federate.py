@@ -93,7 +93,7 @@ def simulate(
     options = tuple(given.data_options(option, data).items())
     people = Source(data, protocol, fold, str(source) if source else None, options, part)
     settings = given.settings(setting, sensorveil.Blinder.Settings, "blinder")
-    veil = sensorveil.Blinder(preset, seed, given.check_device(device), **settings)
+    obfuscator = sensorveil.Blinder(preset, seed, given.check_device(device), **settings)
     begun = start or out.with_name(f"{out.name}.start")
     if start and (keep or hide or settings):
         raise Refusal("--keep, --hide and --set are those of the run given with --start")
@@ -101,8 +101,8 @@ def simulate(
         raise Refusal(f"{begun} was left by a federation; go on with --resume, or remove it")
     with screen.bars():
         if not begun.exists():
-            veil.prepare(people.windows(), given.names(keep or []), given.names(hide or []))
-            sensorveil.save_run(veil, begun)
+            obfuscator.prepare(people.windows(), given.names(keep or []), given.names(hide or []))
+            sensorveil.save_run(obfuscator, begun)
         first = start_run(begun, device)
         keeper = Keeper(out.with_name(f"{out.name}.unfinished"), first, chosen, resume)
         if engine == "process":
@@ -186,7 +186,7 @@ def experiment(
     from sensorveil.federated.figures import paper_figures
     from sensorveil.federated.plan import Plan
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.inference import ClassifierSettings
     from sensorveil.methods.policy import Policy
 
     screen = Screen(quiet, as_json)
@@ -212,9 +212,9 @@ def experiment(
         keep=policy.keep,
         hide=policy.hide,
         plan=_plan(plan, False, 0),
-        veil=lambda seed: sensorveil.Blinder(preset, seed, device, **settings),
+        obfuscator=lambda seed: sensorveil.Blinder(preset, seed, device, **settings),
         seeds=range(seeds),
-        inference=InferenceSettings.quick() if quick else InferenceSettings(),
+        inference=ClassifierSettings.quick() if quick else ClassifierSettings(),
         baseline=given.settings(baseline_plan, Plan, "a plan"),
     )
     shared.plan.fedblinder(**shared.baseline)  # refuses what is wrong before anything is trained
@@ -228,7 +228,7 @@ def experiment(
         "plan": asdict(shared.plan),
         "baseline": shared.baseline,
         "seeds": list(shared.seeds),
-        "inference": asdict(shared.inference or InferenceSettings()),
+        "inference": asdict(shared.inference or ClassifierSettings()),
     }
 
     def measure(one: str, file: Path) -> dict[str, Any]:
@@ -335,13 +335,13 @@ def personalise(
     check_place(out)
     if not (0 < share <= 1 and steps > 0 and rate > 0):
         raise Refusal("--share must be above 0 and at most 1, --steps and --rate above 0")
-    veil = start_run(run)
+    obfuscator = start_run(run)
     options = tuple(given.data_options(option, data).items())
     own = Source(data, None, 0, str(source) if source else None, options, "all").person(person)
     try:
         few = adaptation_set(own, share, seed)
         with screen.bars():
-            adapted = personalised(veil, few, steps, rate, seed)
+            adapted = personalised(obfuscator, few, steps, rate, seed)
     except Refusal as refusal:
         raise Refusal(f"person {person} of {data}: {refusal}") from None
     sensorveil.save_run(adapted, out)

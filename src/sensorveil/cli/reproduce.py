@@ -60,7 +60,7 @@ def reproduce(
     from sensorveil.data.phases import with_phases
     from sensorveil.data.splits import split_windows
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.inference import ClassifierSettings
     from sensorveil.measures.residual import ResidualSettings
     from sensorveil.recipes.parts import measure
     from sensorveil.recipes.plan import Plan
@@ -98,7 +98,7 @@ def reproduce(
         seeds=tuple(range(len(runs) or seeds)),
         preset=preset,
         device=device,
-        inference=InferenceSettings.quick() if quick else InferenceSettings(),
+        inference=ClassifierSettings.quick() if quick else ClassifierSettings(),
         residual=ResidualSettings.quick() if quick else ResidualSettings(),
         overrides=overrides,
         runs=runs,
@@ -114,9 +114,9 @@ def reproduce(
             "title": chosen.title,
             "part": one,
             "preset": preset,
-            "seeds": [veil.seed for veil in runs] or list(plan.seeds),
+            "seeds": [obfuscator.seed for obfuscator in runs] or list(plan.seeds),
             "data": asdict(origin) if origin else {},
-            "inference": asdict(plan.inference or InferenceSettings()),
+            "inference": asdict(plan.inference or ClassifierSettings()),
         }
 
         def keep(
@@ -139,10 +139,10 @@ def _runs(places: list[Path], recipe: Recipe, split: Split, device: str) -> tupl
     runs = tuple(load_run(place, device) for place in places)
     wanted = Policy.of(recipe.keep, recipe.hide)
     methods = {row.method for row in recipe.rows}
-    for place, veil in zip(places, runs, strict=True):
-        if veil.policy_ != wanted or veil.name not in methods:
+    for place, obfuscator in zip(places, runs, strict=True):
+        if obfuscator.policy_ != wanted or obfuscator.name not in methods:
             raise Refusal(f"{place} is no run of the methods and the policy of {recipe.name}")
-        if veil.origin_ != split.train.origin:
+        if obfuscator.origin_ != split.train.origin:
             raise Refusal(f"{place} was not trained on the training windows of {recipe.name}")
     return runs
 

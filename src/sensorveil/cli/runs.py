@@ -96,7 +96,7 @@ def fit(
     if max_advantage is not None:
         setting = [*(setting or []), f"max_advantage={max_advantage}"]
     settings = given.settings(setting, made.Settings, method)
-    veil = made(preset, seed, given.check_device(device), **settings)
+    obfuscator = made(preset, seed, given.check_device(device), **settings)
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
     check_place(out)
@@ -104,7 +104,7 @@ def fit(
     windows = split.fitting if part == "fitting" else split.train
     purpose = {
         "method": method,
-        "settings": veil.about(),
+        "settings": obfuscator.about(),
         "seed": seed,
         "keep": given.names(keep),
         "hide": given.names(hide),
@@ -115,13 +115,13 @@ def fit(
     }
     checkpoint = Checkpoint(out.with_name(f"{out.name}.unfinished"), purpose)
     with screen.bars():
-        veil.fit(windows, given.names(keep), given.names(hide), checkpoint)
-    sensorveil.save_run(veil, out)
+        obfuscator.fit(windows, given.names(keep), given.names(hide), checkpoint)
+    sensorveil.save_run(obfuscator, out)
     checkpoint.remove()
     screen.say(
-        f"{method} learnt from {len(windows)} windows in {veil.metrics_['seconds']} s: {out}"
+        f"{method} learnt from {len(windows)} windows in {obfuscator.metrics_['seconds']} s: {out}"
     )
-    screen.result({"run": str(out), "method": method, "metrics": veil.metrics_})
+    screen.result({"run": str(out), "method": method, "metrics": obfuscator.metrics_})
 
 
 def extend(
@@ -142,12 +142,12 @@ def extend(
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
     check_place(out)
-    veil = sensorveil.load_run(run, given.check_device(device))
-    split = split_of(veil, run, data, source, option, None, None)
+    obfuscator = sensorveil.load_run(run, given.check_device(device))
+    split = split_of(obfuscator, run, data, source, option, None, None)
     with screen.bars():
-        more = veil.add_hidden(split.learnt(veil.origin_), hide)
+        more = obfuscator.add_hidden(split.learnt(obfuscator.origin_), hide)
     sensorveil.save_run(more, out)
-    screen.say(f"{veil.name} now hides {', '.join(more.policy_.hide)}: {out}")
+    screen.say(f"{obfuscator.name} now hides {', '.join(more.policy_.hide)}: {out}")
     screen.result({"run": str(out), "hide": list(more.policy_.hide), "metrics": more.metrics_})
 
 
@@ -172,17 +172,17 @@ def obfuscate(
 
     screen = Screen(quiet, as_json)
     given.check_file(out, ".npz")
-    veil = sensorveil.load_run(run, given.check_device(device))
+    obfuscator = sensorveil.load_run(run, given.check_device(device))
     if part == "all":
-        name = data or _origin_data(veil, run)
+        name = data or _origin_data(obfuscator, run)
         windows = load_whole(name, source, **given.data_options(option, name))[0]
     elif part in ("train", "test", "validation"):
-        split = split_of(veil, run, data, source, option, protocol, fold)
+        split = split_of(obfuscator, run, data, source, option, protocol, fold)
         windows = getattr(split, part)
     else:
         raise Refusal(f"part '{part}' is unknown; known: all, test, train, validation")
     with screen.bars():
-        hidden = veil.obfuscate(windows, given.numbers(strength, "strength"), seed)
+        hidden = obfuscator.obfuscate(windows, given.numbers(strength, "strength"), seed)
     hidden.save(out)
     screen.say(f"{len(hidden)} windows of shape {hidden.shape}: {out}")
     if seed is not None:
@@ -211,7 +211,7 @@ def evaluate(
     from sensorveil.audit.evaluation import evaluate as score
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import InferenceSettings
+    from sensorveil.measures.inference import ClassifierSettings
 
     screen = Screen(quiet, as_json)
     if seeds < 1:
@@ -219,16 +219,16 @@ def evaluate(
     if out:
         check_place(out)
     device = given.check_device(device)
-    veils = [sensorveil.load_run(place, device) for place in run]
+    obfuscators = [sensorveil.load_run(place, device) for place in run]
     splits = [
-        split_of(veil, place, data, source, option, None, None)
-        for veil, place in zip(veils, run, strict=True)
+        split_of(obfuscator, place, data, source, option, None, None)
+        for obfuscator, place in zip(obfuscators, run, strict=True)
     ]
-    settings = InferenceSettings.quick() if quick else InferenceSettings()
+    settings = ClassifierSettings.quick() if quick else ClassifierSettings()
     knobs = given.numbers(strength, "strength")
     with screen.bars():
         result = score(
-            veils,
+            obfuscators,
             splits,
             seeds=range(seeds),
             attributes=given.names(attribute or []),
@@ -238,8 +238,10 @@ def evaluate(
         )
     content = {
         **result.as_dict(),
-        "data": [asdict(veil.origin_) for veil in veils if veil.origin_],
-        "runs": [{**veil.made_with(), "made": veil.made_} for veil in veils],
+        "data": [asdict(obfuscator.origin_) for obfuscator in obfuscators if obfuscator.origin_],
+        "runs": [
+            {**obfuscator.made_with(), "made": obfuscator.made_} for obfuscator in obfuscators
+        ],
         "inference": asdict(settings),
         "conditions": conditions(device),
     }
@@ -286,7 +288,7 @@ def _of_signal(result: Evaluation) -> str:
 
 
 def split_of(
-    veil: Obfuscator,
+    obfuscator: Obfuscator,
     run: Path,
     data: str,
     source: Path | None,
@@ -297,14 +299,14 @@ def split_of(
     """The data that was asked for, by default that of the run, divided as the run's was."""
     import sensorveil
 
-    origin = veil.origin_
+    origin = obfuscator.origin_
     own: dict[str, Any] = {"protocol": origin.split, "fold": origin.fold} if origin else {}
     if origin and data and data != origin.dataset and not data.endswith(".toml"):
         own = {}
     chosen = {"protocol": protocol or own.get("protocol"), "fold": own.get("fold", 0)}
     if fold is not None:
         chosen["fold"] = fold
-    name = data or _origin_data(veil, run)
+    name = data or _origin_data(obfuscator, run)
     split = sensorveil.load(name, source=source, **chosen, **given.data_options(option, name))
     there = split.train.origin
     if own and origin and there and there.protocol != origin.protocol:
@@ -315,14 +317,14 @@ def split_of(
     return split
 
 
-def _origin_data(veil: Obfuscator, run: Path) -> str:
+def _origin_data(obfuscator: Obfuscator, run: Path) -> str:
     """The dataset that a run was trained on."""
     from sensorveil.data.catalog import NAMES
 
-    if veil.origin_ is None:
+    if obfuscator.origin_ is None:
         raise Refusal(f"{run} does not say which data it was trained on; give --data")
-    if veil.origin_.dataset not in NAMES:
+    if obfuscator.origin_.dataset not in NAMES:
         raise Refusal(
-            f"{run} was trained on the table '{veil.origin_.dataset}'; name its TOML with --data"
+            f"{run} was trained on the table '{obfuscator.origin_.dataset}'; name its TOML with --data"
         )
-    return veil.origin_.dataset
+    return obfuscator.origin_.dataset

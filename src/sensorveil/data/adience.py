@@ -36,7 +36,7 @@ class Adience(Dataset):
         modality="image",
         people=2284,
         hours=None,
-        rate=1.0,
+        sample_rate=1.0,
         channels="one: grey, from 0 to 1, 80 x 80 pixels",
         attributes={
             "subject": "the album; kept in CLOAK, as user ID",
@@ -68,7 +68,7 @@ class Adience(Dataset):
         faces = _faces(source)
         items = [_recording(row, source / "aligned", pillow) for row in faces.to_dict("records")]
         items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), ("grey",), rate=1.0)
+        return Recordings(tuple(items), ("grey",), sample_rate=1.0)
 
 
 def _faces(source: Path) -> pd.DataFrame:

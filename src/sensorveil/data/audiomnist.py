@@ -37,7 +37,7 @@ class AudioMnist(Dataset):
         modality="audio",
         people=60,
         hours=5.4,  # 30,000 clips; mean length from the 12,000 of trials 0 to 19
-        rate=RATE / HOP,
+        sample_rate=RATE / HOP,
         channels="40 mel bands from 60 to 7600 Hz (dB), 62.5 frames a second",
         attributes={
             "digit": "the spoken digit",
@@ -84,7 +84,7 @@ class AudioMnistHubert(Dataset):
     card = replace(
         AudioMnist.card,
         title="AudioMNIST as HuBERT embeddings",
-        rate=1.0,
+        sample_rate=1.0,
         channels="one embedding of 768 numbers a clip, of L2 norm 1",
     )
 
@@ -105,7 +105,7 @@ class AudioMnistHubert(Dataset):
             clip.recording(embedding(model, read_waveform(clip.path))[None])
             for clip in _clips(source)
         ]
-        return Recordings(tuple(items), ("embedding",), rate=1.0)
+        return Recordings(tuple(items), ("embedding",), sample_rate=1.0)
 
 
 @dataclass(frozen=True)

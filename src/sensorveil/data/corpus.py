@@ -33,13 +33,13 @@ class Corpus:
     labels: Mapping[str, np.ndarray]
     classes: Mapping[str, tuple[str, ...]]
     facts: Mapping[str, tuple[str, ...]]
-    rate: float
+    sample_rate: float
     channels: tuple[str, ...]
 
     @property
     def hours(self) -> float:
         """Recorded time in all."""
-        return float(self.samples.sum() / self.rate / 3600)
+        return float(self.samples.sum() / self.sample_rate / 3600)
 
     def windows(self, length: int, stride: int, required: tuple[str, ...] = ()) -> Windows:
         """All windows that lie in one recording and carry one class of each attribute."""
@@ -71,7 +71,7 @@ class Corpus:
             recordings=self.recordings,
             labels={name: codes[offset].astype(np.int64) for name, codes in self.labels.items()},
             classes=self.classes,
-            rate=self.rate,
+            sample_rate=self.sample_rate,
             channels=self.channels,
         )
 
@@ -86,7 +86,7 @@ class Corpus:
             "recordings": self.recordings,
             "classes": dict(self.classes),
             "facts": dict(self.facts),
-            "rate": self.rate,
+            "rate": self.sample_rate,
             "channels": self.channels,
         }
         with written_file(path) as temporary:
@@ -123,7 +123,7 @@ class Corpus:
             labels={k[6:]: v for k, v in arrays.items() if k.startswith("label.")},
             classes={name: tuple(values) for name, values in about["classes"].items()},
             facts={name: tuple(values) for name, values in about["facts"].items()},
-            rate=about["rate"],
+            sample_rate=about["rate"],
             channels=tuple(about["channels"]),
         )
 
@@ -141,7 +141,7 @@ def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
     labels["subject"] = []
     for item in items:
         signal = _channels(protocol, item, raw.channels)
-        signal, pick = _resampled(signal, item, raw.rate, protocol.rate)
+        signal, pick = _resampled(signal, item, raw.sample_rate, protocol.sample_rate)
         if protocol.pad is not None:
             signal, pick = _one_window(signal, pick, protocol.length, protocol.pad)
         signals.append(signal)
@@ -160,7 +160,7 @@ def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
         labels={name: np.concatenate(parts) for name, parts in labels.items()},
         classes={**classes, "subject": people},
         facts=_facts(items),
-        rate=protocol.rate,
+        sample_rate=protocol.sample_rate,
         channels=tuple(rule.name for rule in protocol.channels) or raw.channels,
     )
 

@@ -60,7 +60,7 @@ class Csi5300(Dataset):
         modality="csi",
         people=5,
         hours=9.1,  # about: 1700 logs of some 15 s and 20 of some 6 minutes
-        rate=20.0,
+        sample_rate=20.0,
         channels="3 receive antennas x 30 subcarriers, complex, each packet of unit mean power",
         attributes={
             "activity": "jump, pick up, running, sit down, squat, stand up, walking, wave hand",
@@ -88,7 +88,7 @@ class Csi5300(Dataset):
         else:
             items = [_log(path) for path in sorted(source.rglob("*.dat"))]
         items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), CHANNELS, rate=20.0)
+        return Recordings(tuple(items), CHANNELS, sample_rate=20.0)
 
 
 class Csi5300Magnitude(Csi5300):

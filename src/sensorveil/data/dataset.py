@@ -27,7 +27,7 @@ class Card:
     people: int
     hours: float | None
     """None where the authors do not say, or where it means nothing, as for photographs."""
-    rate: float
+    sample_rate: float
     channels: str
     attributes: Mapping[str, str]
     licence: str

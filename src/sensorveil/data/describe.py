@@ -25,7 +25,7 @@ def describe(name: str, source: Path | str | None = None, **options: Any) -> dic
         "people": len(corpus.classes["subject"]),
         "recordings": len(corpus.recordings),
         "hours": round(corpus.hours, 3),
-        "rate": corpus.rate,
+        "rate": corpus.sample_rate,
         "channels": list(corpus.channels),
         "windows": len(windows),
         "window": {"length": rules.length, "stride": rules.stride},

@@ -36,7 +36,7 @@ class GeoTec(Dataset):
         modality="imu",
         people=23,
         hours=1.40,
-        rate=102.0,
+        sample_rate=102.0,
         channels="acceleration x, y, z (m/s^2) and angular velocity x, y, z (rad/s)",
         attributes={
             "activity": "seated, standing up, walking, turning, sitting down",

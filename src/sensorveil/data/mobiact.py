@@ -47,7 +47,7 @@ class MobiAct(Dataset):
         modality="imu",
         people=66,
         hours=23.3,
-        rate=_RATE,
+        sample_rate=_RATE,
         channels="acceleration with gravity (m/s^2) and angular velocity (rad/s), x, y, z each",
         attributes={
             "activity": "walking, standing, jogging, upstairs (and 8 more, 4 falls, 5 scenarios)",
@@ -81,7 +81,7 @@ class MobiAct(Dataset):
             raise Refusal(
                 f"mobiact: no file like WAL_1_1_annotated.csv or WAL_acc_1_1.txt under {source}"
             )
-        return Recordings(tuple(items), _CHANNELS, rate=_RATE)
+        return Recordings(tuple(items), _CHANNELS, sample_rate=_RATE)
 
 
 def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:

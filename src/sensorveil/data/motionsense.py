@@ -44,7 +44,7 @@ class MotionSense(Dataset):
         modality="imu",
         people=24,
         hours=7.85,
-        rate=50.0,
+        sample_rate=50.0,
         channels="rotationRate, userAcceleration and gravity, x, y, z each (rad/s and g)",
         attributes={
             "activity": "downstairs, upstairs, walking, jogging (and sitting, standing)",
@@ -72,7 +72,7 @@ class MotionSense(Dataset):
         else:
             items = list(_official(source))
         items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), _CHANNELS, rate=50.0)
+        return Recordings(tuple(items), _CHANNELS, sample_rate=50.0)
 
 
 def _official(source: Path) -> Iterator[Recording]:

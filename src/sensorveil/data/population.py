@@ -108,14 +108,14 @@ class Population:
         people: int,
         identity: float,
         jitter: float,
-        generator: np.random.Generator,
+        rng: np.random.Generator,
         shares: Mapping[str, float] | None = None,
     ) -> Population:
         """People as evenly spread over the classes as their number allows.
 
         `shares` says for an attribute with two classes what part of the people has the second.
         """
-        deviations = identity * generator.standard_normal((people, len(parameters)))
+        deviations = identity * rng.standard_normal((people, len(parameters)))
         codes = _dealt(people, [a for a in attributes if a.of_person], shares or {})
         return cls(parameters, attributes, strengths, identity, jitter, codes, deviations)
 

@@ -79,7 +79,7 @@ class Protocol:
 
     dataset: str
     version: int
-    rate: float
+    sample_rate: float
     length: int
     stride: int
     channels: tuple[ChannelRule, ...]
@@ -142,7 +142,7 @@ def _parse(content: Mapping[str, Any]) -> Protocol:
     return Protocol(
         dataset=content["dataset"],
         version=int(content["version"]),
-        rate=float(content["rate"]),
+        sample_rate=float(content["rate"]),
         length=int(content["window"]["length"]),
         stride=int(content["window"]["stride"]),
         channels=_channels(content["channels"]),
@@ -211,8 +211,8 @@ def _check(protocol: Protocol, where: str) -> None:
             f"{where}: window length {protocol.length} and stride {protocol.stride};"
             " the length must be at least 2 and the stride at least 1"
         )
-    if not 0 < protocol.rate < math.inf:
-        raise Refusal(f"{where}: the rate is {protocol.rate}; it must be above 0 Hz")
+    if not 0 < protocol.sample_rate < math.inf:
+        raise Refusal(f"{where}: the rate is {protocol.sample_rate}; it must be above 0 Hz")
     if protocol.form not in ("real", "complex", "magnitude"):
         raise refuse_unknown(f"{where}: form", protocol.form, ["real", "complex", "magnitude"])
     if protocol.default_split not in protocol.splits:

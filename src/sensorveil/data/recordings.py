@@ -33,13 +33,13 @@ class Recordings:
     """All recordings of a dataset, with the names of their channels and their rate in Hz.
 
     >>> walk = Recording("walk-1", "ann", np.zeros((2, 500), "float32"), {"activity": "walking"})
-    >>> Recordings((walk,), channels=("acc", "gyro"), rate=50.0).hours
+    >>> Recordings((walk,), channels=("acc", "gyro"), sample_rate=50.0).hours
     0.002777777777777778
     """
 
     items: tuple[Recording, ...]
     channels: tuple[str, ...]
-    rate: float
+    sample_rate: float
 
     def __post_init__(self) -> None:
         if not self.items:
@@ -54,7 +54,7 @@ class Recordings:
     @property
     def hours(self) -> float:
         """Recorded time of all recordings together."""
-        return sum(item.signal.shape[-1] for item in self.items) / self.rate / 3600
+        return sum(item.signal.shape[-1] for item in self.items) / self.sample_rate / 3600
 
 
 def _check(item: Recording, channels: int) -> None:

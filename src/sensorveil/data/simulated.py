@@ -100,7 +100,7 @@ class Simulation(GeneratedDataset):
             people=people,
             identity=options["identity"],
             jitter=options["jitter"],
-            generator=self._generator(0),
+            rng=self._generator(0),
             shares={attribute: options[name] for name, attribute in self.shares.items()},
         )
         shown = [a for a in self.attributes if not a.of_person]
@@ -139,7 +139,7 @@ class Simulation(GeneratedDataset):
             )
             for i, name in enumerate(truth.recordings)
         )
-        return Recordings(items, tuple(c.name for c in protocol.channels), protocol.rate)
+        return Recordings(items, tuple(c.name for c in protocol.channels), protocol.sample_rate)
 
     @abstractmethod
     def render(self, physical: Physical, protocol: Protocol, generator: Generator) -> np.ndarray:
@@ -162,7 +162,7 @@ class Simulated(Simulation):
         modality="imu",
         people=40,
         hours=4.55,
-        rate=50.0,
+        sample_rate=50.0,
         channels="acceleration up and forward (g), angular velocity (rad/s)",
         attributes={
             "activity": "downstairs, upstairs, walking, jogging",
@@ -241,7 +241,7 @@ class SimulatedCsi(Simulation):
         modality="csi",
         people=20,
         hours=2.84,
-        rate=20.0,
+        sample_rate=20.0,
         channels="3 receiving antennas by 10 subcarriers, complex",
         attributes={
             "activity": "breathing, waving, bending, walking",
@@ -304,7 +304,7 @@ class SimulatedImages(Simulation):
         modality="image",
         people=100,
         hours=None,
-        rate=1.0,
+        sample_rate=1.0,
         channels="grey, 16 by 16 pixels",
         attributes={"shape": "tall, round, wide", "tone": "dark or light"},
         **_MADE,
@@ -359,7 +359,7 @@ def _phase(turns: np.ndarray, protocol: Protocol, generator: Generator) -> np.nd
     Turns are (recordings, windows), the phase is (recordings, windows, samples).
     """
     start = generator.uniform(0, 2 * np.pi, (len(turns), 1))
-    steps = np.repeat(turns, protocol.length, axis=1) * (2 * np.pi / protocol.rate)
+    steps = np.repeat(turns, protocol.length, axis=1) * (2 * np.pi / protocol.sample_rate)
     return (start + np.cumsum(steps, axis=1)).reshape(*turns.shape, protocol.length)
 
 

@@ -96,13 +96,13 @@ def _validation_mask(train: Windows, corpus: Corpus, rule: SplitRule) -> np.ndar
 
 
 def _people_mask(
-    windows: Windows, rule: SplitRule, folds: int, fold: int, generator: np.random.Generator
+    windows: Windows, rule: SplitRule, folds: int, fold: int, rng: np.random.Generator
 ) -> np.ndarray:
     """People dealt to folds like cards, those of one class after another."""
     people, first = np.unique(windows.subject, return_index=True)
     if len(people) < max(folds, 2):
         raise Refusal(f"{len(people)} people are too few to be dealt to {max(folds, 2)} folds")
-    order = _spread(windows, first, rule.within, generator)
+    order = _spread(windows, first, rule.within, rng)
     dealt = np.empty(len(people), int)
     dealt[order] = np.arange(len(people)) % folds
     return (dealt == fold)[np.searchsorted(people, windows.subject)]
@@ -127,7 +127,7 @@ def _random_mask(
     corpus: Corpus,
     rule: SplitRule,
     part: float,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """A part of the recordings (or windows), spread evenly over the classes in `within`."""
     if rule.by == "window":
@@ -135,17 +135,17 @@ def _random_mask(
     else:
         unit = units(windows, corpus, rule)
         _, first, group = np.unique(unit, return_index=True, return_inverse=True)
-    order = _spread(windows, first, rule.within, generator)
+    order = _spread(windows, first, rule.within, rng)
     # Along that order, every 1/part-th is taken: small classes are served in turn.
-    steps = np.floor((np.arange(len(order) + 1) + generator.random()) * part)
+    steps = np.floor((np.arange(len(order) + 1) + rng.random()) * part)
     chosen = np.empty(len(order), bool)
     chosen[order] = np.diff(steps) > 0
     return chosen[group]
 
 
 def _spread(
-    windows: Windows, first: np.ndarray, within: tuple[str, ...], generator: np.random.Generator
+    windows: Windows, first: np.ndarray, within: tuple[str, ...], rng: np.random.Generator
 ) -> np.ndarray:
     """A random order in which those of one class (of the attributes in `within`) are together."""
     keys = [windows.codes(name)[first] for name in reversed(within)]
-    return np.lexsort([generator.random(len(first)), *keys])
+    return np.lexsort([rng.random(len(first)), *keys])

@@ -34,7 +34,7 @@ class Table(Dataset):
         modality="any",
         people=0,
         hours=None,
-        rate=0.0,
+        sample_rate=0.0,
         channels="those that its TOML names",
         attributes={"subject": "the person, and whatever else its TOML names"},
         licence="yours",
@@ -93,7 +93,7 @@ def _load(about: Description) -> tuple[Recordings, Protocol]:
     rate = _rate(about, ordered)
     protocol = table_protocol(about, ordered, rate)
     longest = max(item.signal.shape[-1] for item in ordered)
-    if longest * protocol.rate / rate < protocol.length:
+    if longest * protocol.sample_rate / rate < protocol.length:
         raise about.refusal(
             f"a window has {protocol.length} samples, but the longest recording has {longest};"
             " use a shorter window"

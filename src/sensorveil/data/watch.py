@@ -29,7 +29,7 @@ class Watch(Dataset):
         modality="imu",
         people=10,
         hours=1.36,
-        rate=50.0,
+        sample_rate=50.0,
         channels="acceleration x, y, z (g) and angular velocity x, y, z (rad/s)",
         attributes={
             "exercise": "one of seven shoulder exercises of physiotherapy",
@@ -72,7 +72,7 @@ class Watch(Dataset):
                 )
             )
         items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), tuple(content["X_labels"]), rate=50.0)
+        return Recordings(tuple(items), tuple(content["X_labels"]), sample_rate=50.0)
 
 
 class _ArraysOnly(pickle.Unpickler):

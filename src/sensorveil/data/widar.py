@@ -67,7 +67,7 @@ class Widar(Dataset):
         modality="csi",
         people=17,
         hours=143.7,
-        rate=1000.0,
+        sample_rate=1000.0,
         channels="3 receive antennas x 30 subcarriers, complex, each packet of unit mean power",
         attributes={
             "gesture": "22 gestures in all, nine of them in the protocol",
@@ -101,7 +101,7 @@ class Widar(Dataset):
         if broken:
             more = f" (and {len(broken) - 5} more)" if len(broken) > 5 else ""
             raise Refusal(f"{'; '.join(broken[:5])}{more}")
-        return Recordings(tuple(items), CHANNELS, rate=_RATE)
+        return Recordings(tuple(items), CHANNELS, sample_rate=_RATE)
 
 
 def gesture_name(date: str, user: int, number: int) -> str:

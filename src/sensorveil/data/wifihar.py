@@ -37,7 +37,7 @@ class WifiHar(Dataset):
         modality="csi",
         people=30,
         hours=None,
-        rate=320.0,
+        sample_rate=320.0,
         channels="3 receive antennas x 30 subcarriers, complex, in the tool's counts",
         attributes={
             "activity": "standing, sitting, lying down, turning (of 12 activities)",
@@ -65,7 +65,7 @@ class WifiHar(Dataset):
         people = _people(source)
         items = [_recording(name, content, people) for name, content in _trials(source)]
         items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), CHANNELS, rate=320.0)
+        return Recordings(tuple(items), CHANNELS, sample_rate=320.0)
 
 
 def _trials(source: Path) -> Iterator[tuple[str, bytes]]:

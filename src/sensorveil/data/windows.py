@@ -94,7 +94,7 @@ class Windows:
     recordings: tuple[str, ...]
     labels: Mapping[str, np.ndarray]
     classes: Mapping[str, tuple[str, ...]]
-    rate: float
+    sample_rate: float
     channels: tuple[str, ...]
     scaling: Scaling | None = None
     origin: Origin | None = None
@@ -104,7 +104,7 @@ class Windows:
         cls,
         signal: np.ndarray,
         labels: Mapping[str, np.ndarray | list[int]] | None = None,
-        rate: float = 1.0,
+        sample_rate: float = 1.0,
     ) -> Windows:
         """Windows from an array (n, channels, length) that is at hand; each its own recording."""
         signal = np.asarray(signal)
@@ -125,7 +125,7 @@ class Windows:
                 name: tuple(str(i) for i in range(int(value.max(initial=0)) + 1))
                 for name, value in codes.items()
             },
-            rate=rate,
+            sample_rate=sample_rate,
             channels=tuple(str(i) for i in range(signal.shape[1])),
         )
 
@@ -255,7 +255,7 @@ class Windows:
             "start": self.start,
             "subject": np.array(self.classes["subject"])[self.subject],
             "recording": np.array(self.recordings)[self.recording],
-            "rate": np.array(self.rate),
+            "rate": np.array(self.sample_rate),
             "channels": np.array(self.channels),
         }
         for name, codes in self.labels.items():

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from sensorveil.errors import Refusal
-from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
+from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
 from sensorveil.nets.seeding import seeded
 
 _PIECE = 2048
@@ -267,7 +267,7 @@ def train_autoencoder(
     gather: Gather,
     count: int,
     weight: float,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
@@ -284,7 +284,7 @@ def train_autoencoder(
         return nn.functional.mse_loss(rebuilt.float(), signal) + weight * told
 
     device = net.centre.device
-    losses = train_one("autoencoder", net, loss, count, course, seed, device, checkpoint)
+    losses = train_network("autoencoder", net, loss, count, course, seed, device, checkpoint)
     net.measure(gather, count)
     return losses
 

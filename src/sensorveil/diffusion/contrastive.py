@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings
-from sensorveil.nets.cnn import InferenceNet
-from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
+from sensorveil.nets.cnn import CNN
+from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
 
 _NEVER = -1e4
 """A similarity of pairs that do not count: it vanishes, and has a gradient all the same."""
@@ -42,7 +42,7 @@ class SmallEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], features: int, width: int) -> None:
         super().__init__()
-        self.net = InferenceNet(shape, features, width)
+        self.net = CNN(shape, features, width)
 
     def forward(self, signal: torch.Tensor) -> torch.Tensor:
         """z_U of windows: (n, features)."""
@@ -100,7 +100,7 @@ def train_encoder(
     gather: Gather,
     codes: torch.Tensor,
     temperature: float,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     *,
     points: ClassPoints | None = None,
@@ -118,4 +118,4 @@ def train_encoder(
         return found
 
     both = nn.ModuleList([net] if points is None else [net, points])
-    return train_one(stage, both, loss, len(codes), course, seed, codes.device, checkpoint)
+    return train_network(stage, both, loss, len(codes), course, seed, codes.device, checkpoint)

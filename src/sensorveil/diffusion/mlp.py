@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
+from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
 
 
 class ResidualDenoiser(nn.Module):
@@ -131,7 +131,7 @@ def train_reader(
     gather: Gather,
     known: torch.Tensor,
     codes: torch.Tensor,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     *,
     stage: str,
@@ -142,4 +142,4 @@ def train_reader(
     def loss(index: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(net(gather(index), known[index]), codes[index])
 
-    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)
+    return train_network(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)

@@ -14,7 +14,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.diffusion.features import FeatureNet
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_one, train_players
+from sensorveil.nets.courses import (
+    Checkpoint,
+    Gather,
+    TrainConfig,
+    TrainingTarget,
+    train,
+    train_network,
+)
 from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.nets.seeding import derived, seeded
 
@@ -26,7 +33,7 @@ def train_surrogate(
     net: FeatureNet,
     gather: Gather,
     labels: torch.Tensor,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
@@ -36,7 +43,9 @@ def train_surrogate(
         _, scores = net(gather(index))
         return _surprise(scores, labels[index])
 
-    return train_one("surrogate", net, loss, len(labels), course, seed, labels.device, checkpoint)
+    return train_network(
+        "surrogate", net, loss, len(labels), course, seed, labels.device, checkpoint
+    )
 
 
 class Mines(nn.Module):
@@ -106,7 +115,7 @@ def train_auxiliary(
     kept: torch.Tensor,
     classes: Sequence[int],
     weight: float,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     *,
     stage: str,
@@ -124,7 +133,7 @@ def train_auxiliary(
         return code, scores
 
     if not weight:
-        players = [Player(net, lambda index: cross_entropy(read(index)[1], hidden[index]))]
+        players = [TrainingTarget(net, lambda index: cross_entropy(read(index)[1], hidden[index]))]
     else:
         with seeded(derived(seed, _MINES)):
             mines = Mines(classes, code=known.shape[1]).to(hidden.device)
@@ -137,8 +146,8 @@ def train_auxiliary(
         def held_back(index: torch.Tensor) -> torch.Tensor:
             return regularised_loss(*read(index), hidden[index], kept[index], mines, weight)
 
-        players = [Player(mines, sharpen), Player(net, held_back)]
-    losses = train_players(stage, players, len(hidden), course, seed, hidden.device, checkpoint)
+        players = [TrainingTarget(mines, sharpen), TrainingTarget(net, held_back)]
+    losses = train(stage, players, len(hidden), course, seed, hidden.device, checkpoint)
     return losses[-1]
 
 

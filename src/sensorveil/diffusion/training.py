@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, drawn_noise
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Checkpoint, Course, Gather, Player, train_players
+from sensorveil.nets.averaging import AveragedWeights
+from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, TrainingTarget, train
 from sensorveil.nets.graphs import as_function
 
 
@@ -125,7 +125,7 @@ class FromVelocity(nn.Module):
         return noise * x + signal * self.net(x, t, condition)
 
 
-def in_half(net: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def autocast_bf16(net: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """The denoiser, or a part of it, in half precision on a GPU."""
 
     def predict(x: torch.Tensor, *known: torch.Tensor) -> torch.Tensor:
@@ -140,7 +140,7 @@ def train_denoiser(
     gather: Gather,
     conditions: torch.Tensor,
     levels: NoiseSchedule,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     *,
     dropped: float,
@@ -160,7 +160,7 @@ def train_denoiser(
     weight = levels.signal.float() ** (-2 if of_velocity else 0)
     sizes = parts or (conditions.shape[1],)
     part = torch.repeat_interleave(torch.tensor(sizes)).to(conditions.device)
-    averaged, predict = Averaged(net, decay), as_function(net, compiled)
+    averaged, predict = AveragedWeights(net, decay), as_function(net, compiled)
 
     def loss(index: torch.Tensor) -> torch.Tensor:
         x = gather(index)
@@ -173,8 +173,8 @@ def train_denoiser(
         losses = denoising_losses(predict, x, conditions[index], levels, draws)
         return (weight[draws.t] * losses).mean()
 
-    player = Player(net, loss, after=lambda: averaged.update(net))
-    (losses,) = train_players(
+    player = TrainingTarget(net, loss, after=lambda: averaged.update(net))
+    (losses,) = train(
         "generator",
         [player],
         len(conditions),

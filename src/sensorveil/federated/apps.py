@@ -70,13 +70,13 @@ def main(grid: Grid, context: Context) -> None:
     """Goes through the rounds of the configured plan and writes the run."""
     told: Mapping[str, Any] = context.run_config
     plan = Plan(**part_of(told, "plan."))
-    veil, out = start_run(str(told["run"])), Path(str(told["out"]))
+    obfuscator, out = start_run(str(told["run"])), Path(str(told["out"]))
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
-    keeper = Keeper(f"{out}.unfinished", veil, plan, resume=bool(told["resume"]))
+    keeper = Keeper(f"{out}.unfinished", obfuscator, plan, resume=bool(told["resume"]))
     clients = int(told["clients"])
-    state = serve(grid, veil.weights(), plan, clients, keeper, patience=told["patience"])
-    save_run(finished(veil, state, plan, clients), out)
+    state = serve(grid, obfuscator.weights(), plan, clients, keeper, patience=told["patience"])
+    save_run(finished(obfuscator, state, plan, clients), out)
     keeper.remove()
 
 

@@ -40,9 +40,9 @@ class Trainee:
     scale: LossWeights
 
     @classmethod
-    def of(cls, veil: Blinder) -> Trainee:
+    def of(cls, obfuscator: Blinder) -> Trainee:
         """The networks of a prepared Blinder."""
-        return cls(veil.nets_, Layout(veil.nets_), veil.loss_weights())
+        return cls(obfuscator.nets_, Layout(obfuscator.nets_), obfuscator.loss_weights())
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +63,10 @@ class ClientData:
         return cls(*(torch.cat(part) for part in parts))
 
     @classmethod
-    def of(cls, veil: Blinder, windows: Windows, plan: Plan, client: int) -> ClientData:
+    def of(cls, obfuscator: Blinder, windows: Windows, plan: Plan, client: int) -> ClientData:
         """What a client learns from: its windows of known classes, balanced by the plan."""
-        positions, kept, hidden = veil.lesson(windows)
-        own = windows.select(positions).scaled(veil.scaling_)
+        positions, kept, hidden = obfuscator.labelled_windows(windows)
+        own = windows.select(positions).scaled(obfuscator.scaling_)
         signal = as_channels(torch.from_numpy(own.signal)).numpy()
         data, seed = (signal, kept, hidden), derived(plan.seed, client)
         if plan.skew and len(signal):
@@ -75,7 +75,7 @@ class ClientData:
             data = balanced(data, plan.balance, plan.neighbours, seed)
         if len(data[0]) < plan.batch:
             raise Refusal(f"client {client} has {len(data[0])} windows; a batch takes {plan.batch}")
-        return cls(*(torch.from_numpy(part).to(veil.device) for part in data))
+        return cls(*(torch.from_numpy(part).to(obfuscator.device) for part in data))
 
 
 class Draw(NamedTuple):
@@ -156,7 +156,9 @@ def _batch(
     )
 
 
-def lesson(data: ClientData, trainee: Trainee, plan: Plan, client: int, number: int) -> Task:
+def labelled_windows(
+    data: ClientData, trainee: Trainee, plan: Plan, client: int, number: int
+) -> Task:
     """The tasks of one client's round, with the local steps in front."""
     design = trainee.nets.design
     return task_of(data, drawn(len(data), design, plan, client, number), design, plan)
@@ -164,7 +166,7 @@ def lesson(data: ClientData, trainee: Trainee, plan: Plan, client: int, number: 
 
 def draw_task(data: ClientData, trainee: Trainee, plan: Plan, client: int, number: int) -> Task:
     """The first task of one client's round."""
-    return at(lesson(data, trainee, plan, client, number), 0)
+    return at(labelled_windows(data, trainee, plan, client, number), 0)
 
 
 def at(task: Task, place: Any) -> Task:

@@ -24,7 +24,7 @@ from sensorveil.federated.personal import SHARE, adaptation_set, personalised
 from sensorveil.federated.plan import Plan
 from sensorveil.federated.rounds import run_rounds
 from sensorveil.federated.server import State
-from sensorveil.measures.inference import InferenceModel, InferenceSettings
+from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.measures.information import mutual_information_knn
 from sensorveil.methods.blinder import Blinder
 from sensorveil.nets.blinder import encoded, surprise
@@ -157,7 +157,7 @@ EXPERIMENTS: Mapping[str, Callable[[Plan, Plan], list[Point]]] = {
 }
 
 
-Models = Mapping[tuple[str, str], InferenceModel]
+Models = Mapping[tuple[str, str], Classifier]
 """Fixed models by kind and attribute."""
 
 
@@ -174,10 +174,10 @@ class Setting:
     hide: tuple[str, ...]
     plan: Plan
     """Blinder's; FedBlinder's has other values by its nature, and those of `baseline`."""
-    veil: Callable[[int], Blinder]
+    obfuscator: Callable[[int], Blinder]
     """A Blinder that has learnt nothing yet, by seed."""
     seeds: Sequence[int] = (0,)
-    inference: InferenceSettings | None = None
+    inference: ClassifierSettings | None = None
     baseline: Mapping[str, Any] = field(default_factory=dict)
     models: dict[int, Models] = field(default_factory=dict, init=False)
     start: dict[tuple[int, float], Blinder] = field(default_factory=dict, init=False)
@@ -234,26 +234,28 @@ def _prepared(setting: Setting, seed: int, share: float) -> Blinder:
     if (seed, share) not in setting.start:
         train = setting.split.train
         own = train.select(taking_part(train, share, seed))
-        setting.start[seed, share] = setting.veil(seed).prepare(own, setting.keep, setting.hide)
+        setting.start[seed, share] = setting.obfuscator(seed).prepare(
+            own, setting.keep, setting.hide
+        )
     return setting.start[seed, share]
 
 
 def _measured(point: Point, setting: Setting, seed: int) -> dict[str, Any]:
     """One federation, its curves, and what is read from its output."""
     train, test = setting.split.train, setting.split.test
-    veil, models = _prepared(setting, seed, point.taking_part), _fixed_models(setting, seed)
+    obfuscator, models = _prepared(setting, seed, point.taking_part), _fixed_models(setting, seed)
     inside = taking_part(train, point.taking_part, seed)
     plan = replace(point.plan, seed=seed)
-    carrier = InProcess.of(veil, train.select(inside), plan)
+    carrier = InProcess.of(obfuscator, train.select(inside), plan)
     curves: dict[str, list[Any]] = {curve: [] for curve in point.curves}
 
     def look(state: State) -> None:
         if state.number % plan.rounds == 0:
             for curve, values in curves.items():
-                values.append(_CURVES[curve](veil, state, carrier, test))
+                values.append(_CURVES[curve](obfuscator, state, carrier, test))
 
-    state = run_rounds(State.fresh(veil.weights()), plan, carrier, watch=look)
-    trained = finished(veil, state, plan, len(carrier.clients()))
+    state = run_rounds(State.fresh(obfuscator.weights()), plan, carrier, watch=look)
+    trained = finished(obfuscator, state, plan, len(carrier.clients()))
     if point.taking_part < 1:
         people = np.unique(train.subject[inside])
         test = test.select(~np.isin(test.subject, people))
@@ -287,7 +289,7 @@ def taking_part(windows: Windows, share: float, seed: int) -> np.ndarray:
 
 
 def _adapted_to_worst(
-    veil: Blinder,
+    obfuscator: Blinder,
     setting: Setting,
     test: Windows,
     seed: int,
@@ -296,7 +298,7 @@ def _adapted_to_worst(
 ) -> list[dict[str, Any]]:
     """Adapts to the people whose kept attribute is read worst; readings before and after."""
     before = {
-        person: (own, read(models, veil.obfuscate(own, seed=seed), own))
+        person: (own, read(models, obfuscator.obfuscate(own, seed=seed), own))
         for person in np.unique(test.subject)
         for own in [test.select(test.subject == person)]
     }
@@ -309,7 +311,7 @@ def _adapted_to_worst(
         if not len(known):
             raise Refusal("adapting needs training windows of the people tested: split paper")
         few = adaptation_set(known, SHARE, seed)
-        closer = personalised(veil, few, seed=seed)
+        closer = personalised(obfuscator, few, seed=seed)
         now = read(models, closer.obfuscate(own, seed=seed), own)
         entries.append({"windows": len(few), "before": was, "after": now})
     return entries
@@ -322,10 +324,10 @@ def _fixed_models(setting: Setting, seed: int) -> Models:
     """
     if seed not in setting.models:
         kinds = {"read": setting.inference, "read_dense": DENSE}
-        device, attributes = setting.veil(seed).device, (*setting.keep, *setting.hide)
+        device, attributes = setting.obfuscator(seed).device, (*setting.keep, *setting.hide)
         wanted = [(kind, name) for kind in kinds for name in attributes]
         setting.models[seed] = {
-            (kind, name): InferenceModel(kinds[kind], seed, device).fit(setting.split.train, name)
+            (kind, name): Classifier(kinds[kind], seed, device).fit(setting.split.train, name)
             for kind, name in track(wanted, "fixed models")
         }
     return setting.models[seed]
@@ -341,7 +343,9 @@ def read(models: Models, output: Windows, truth: Windows) -> dict[str, dict[str,
     return shares
 
 
-def discriminator_loss(veil: Blinder, state: State, carrier: InProcess, test: Windows) -> float:
+def discriminator_loss(
+    obfuscator: Blinder, state: State, carrier: InProcess, test: Windows
+) -> float:
     """Equation (3) on everybody's next query set, after adapting to the support set."""
     trainee, plan, losses = carrier.trainee, carrier.plan, []
     for client, data in carrier.data.items():
@@ -354,15 +358,15 @@ def discriminator_loss(veil: Blinder, state: State, carrier: InProcess, test: Wi
 
 
 def component_information(
-    veil: Blinder, state: State, carrier: InProcess, test: Windows
+    obfuscator: Blinder, state: State, carrier: InProcess, test: Windows
 ) -> dict[str, float]:
     """Mutual information of 25 principal components of the output and each attribute, in bits."""
     some = test.select(np.arange(0, len(test), max(1, len(test) // _LOOKED_AT)))
-    hidden = veil.with_weights(state.vector).obfuscate(some, seed=0)
-    rows = hidden.scaled(veil.scaling_).signal.reshape(len(some), -1)
+    hidden = obfuscator.with_weights(state.vector).obfuscate(some, seed=0)
+    rows = hidden.scaled(obfuscator.scaling_).signal.reshape(len(some), -1)
     return {
         name: mutual_information_knn(rows, some.codes(name), _COMPONENTS)
-        for name in (*veil.policy_.keep, *veil.policy_.hide)
+        for name in (*obfuscator.policy_.keep, *obfuscator.policy_.hide)
     }
 
 

@@ -18,7 +18,7 @@ import torch
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.federated.client import ClientData, Trainee, at, client_updates, lesson
+from sensorveil.federated.client import ClientData, Trainee, at, client_updates, labelled_windows
 from sensorveil.federated.keeping import Keeper
 from sensorveil.federated.plan import Plan
 from sensorveil.federated.rounds import Watch, run_rounds
@@ -63,8 +63,8 @@ def make_client_app(load: Loader) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        client, veil, windows = load(context)
-        update, count = answer_to(message, client, veil, windows)
+        client, obfuscator, windows = load(context)
+        update, count = answer_to(message, client, obfuscator, windows)
         content = RecordDict(
             {
                 UPDATE: ArrayRecord({UPDATE: Array(update)}),
@@ -77,24 +77,24 @@ def make_client_app(load: Loader) -> ClientApp:
 
 
 def answer_to(
-    message: Message, client: int, veil: Blinder, windows: Windows
+    message: Message, client: int, obfuscator: Blinder, windows: Windows
 ) -> tuple[np.ndarray, int]:
     """A client's update at the weights in the message, and how many windows it learns from."""
     order = dict(message.content.config_records[ORDER])
     number = int(order.pop("number"))  # type: ignore[arg-type]
     plan = Plan(**order)  # type: ignore[arg-type]
     vector = message.content.array_records[WEIGHTS][WEIGHTS].numpy()
-    data, trainee = _client_data(veil, windows, plan, client), Trainee.of(veil)
-    alone = at(lesson(data, trainee, plan, client, number), None)
-    weights = torch.from_numpy(vector.copy()).to(veil.device)
+    data, trainee = _client_data(obfuscator, windows, plan, client), Trainee.of(obfuscator)
+    alone = at(labelled_windows(data, trainee, plan, client, number), None)
+    weights = torch.from_numpy(vector.copy()).to(obfuscator.device)
     update = client_updates(trainee, weights, alone, plan, plan.rate_at(number))[0]
     return update.cpu().numpy(), len(data)
 
 
 @lru_cache(maxsize=64)
-def _client_data(veil: Blinder, windows: Windows, plan: Plan, client: int) -> ClientData:
+def _client_data(obfuscator: Blinder, windows: Windows, plan: Plan, client: int) -> ClientData:
     """Balanced once: a simulation's process asks for the same people again and again."""
-    return ClientData.of(veil, windows, plan, client)
+    return ClientData.of(obfuscator, windows, plan, client)
 
 
 # The server.

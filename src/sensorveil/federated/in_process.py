@@ -43,11 +43,11 @@ class InProcess:
         self._passes: dict[int, Callable[[Inputs], torch.Tensor]] = {}
 
     @classmethod
-    def of(cls, veil: Blinder, windows: Windows, plan: Plan) -> InProcess:
+    def of(cls, obfuscator: Blinder, windows: Windows, plan: Plan) -> InProcess:
         """One client for each person in the windows."""
         people = track(list(people_of(windows).items()), "clients' data")
-        data = {person: ClientData.of(veil, own, plan, person) for person, own in people}
-        return cls(Trainee.of(veil), data, plan)
+        data = {person: ClientData.of(obfuscator, own, plan, person) for person, own in people}
+        return cls(Trainee.of(obfuscator), data, plan)
 
     def clients(self) -> Sequence[int]:
         """All people."""
@@ -89,7 +89,7 @@ def _updates(trainee: Trainee, everybody: ClientData, plan: Plan, given: Inputs)
 
 
 def federate(
-    veil: Blinder,
+    obfuscator: Blinder,
     windows: Windows,
     plan: Plan,
     keeper: Keeper | None = None,
@@ -99,13 +99,13 @@ def federate(
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = Blinder(reader_epochs=1).prepare(windows, keep="activity", hide="gender")
+    >>> obfuscator = Blinder(reader_epochs=1).prepare(windows, keep="activity", hide="gender")
     >>> plan = Plan(epochs=1, rounds=2, share=0.5)
-    >>> federate(veil, windows, plan).metrics_["federation"]["rounds"]
+    >>> federate(obfuscator, windows, plan).metrics_["federation"]["rounds"]
     2
     """
-    start = veil.weights()
+    start = obfuscator.weights()
     state = keeper.state(start) if keeper else State.fresh(start)
-    carrier = InProcess.of(veil, windows, plan)
+    carrier = InProcess.of(obfuscator, windows, plan)
     state = run_rounds(state, plan, carrier, keeper.keep if keeper else None, watch)
-    return finished(veil, state, plan, len(carrier.clients()))
+    return finished(obfuscator, state, plan, len(carrier.clients()))

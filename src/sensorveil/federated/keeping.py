@@ -29,8 +29,8 @@ class Keeper:
     unless it is to `resume`.
     """
 
-    def __init__(self, folder: Path | str, veil: Blinder, plan: Plan, resume: bool) -> None:
-        self._kept = Checkpoint(folder, _purpose(veil, plan))
+    def __init__(self, folder: Path | str, obfuscator: Blinder, plan: Plan, resume: bool) -> None:
+        self._kept = Checkpoint(folder, _purpose(obfuscator, plan))
         if self._kept.load(_STAGE) and not resume:
             raise Refusal(f"{folder} holds this federation already; go on with --resume")
 
@@ -48,15 +48,15 @@ class Keeper:
         self._kept.remove()
 
 
-def _purpose(veil: Blinder, plan: Plan) -> dict[str, Any]:
+def _purpose(obfuscator: Blinder, plan: Plan) -> dict[str, Any]:
     """What is being trained, in plain values: the run it starts from, and the plan."""
     return {
-        "method": veil.name,
-        "settings": veil.about(),
-        "seed": veil.seed,
-        "keep": veil.policy_.keep,
-        "hide": veil.policy_.hide,
-        "origin": asdict(veil.origin_) if veil.origin_ else None,
+        "method": obfuscator.name,
+        "settings": obfuscator.about(),
+        "seed": obfuscator.seed,
+        "keep": obfuscator.policy_.keep,
+        "hide": obfuscator.policy_.hide,
+        "origin": asdict(obfuscator.origin_) if obfuscator.origin_ else None,
         "plan": asdict(plan),
     }
 
@@ -111,8 +111,8 @@ def summary(state: State, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def finished(veil: Blinder, state: State, plan: Plan, clients: int) -> Blinder:
+def finished(obfuscator: Blinder, state: State, plan: Plan, clients: int) -> Blinder:
     """The run that a federation of so many clients ends in."""
-    trained = veil.with_weights(state.vector)
+    trained = obfuscator.with_weights(state.vector)
     trained.metrics_["federation"] = {"clients": clients, **summary(state, plan)}
     return trained

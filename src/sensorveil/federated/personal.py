@@ -45,15 +45,15 @@ def adaptation_set(windows: Windows, share: float, seed: int) -> Windows:
 
 
 def personalised(
-    veil: Blinder, windows: Windows, steps: int = STEPS, rate: float = RATE, seed: int = 0
+    obfuscator: Blinder, windows: Windows, steps: int = STEPS, rate: float = RATE, seed: int = 0
 ) -> Blinder:
     """The run after so many local steps on these windows: lines 15 to 20 of algorithm 1, repeated.
 
     Each step draws a batch and its shadow samples anew.
     """
-    known = len(veil.lesson(windows)[0])
+    known = len(obfuscator.labelled_windows(windows)[0])
     if known < BATCH:
-        named = ", ".join((*veil.policy_.keep, *veil.policy_.hide))
+        named = ", ".join((*obfuscator.policy_.keep, *obfuscator.policy_.hide))
         raise Refusal(
             f"{known} of {len(windows)} windows have classes of {named} that the run knows, and"
             f" adapting takes at least {BATCH}; label more, or take a larger share (--share)"
@@ -61,12 +61,12 @@ def personalised(
     plan = Plan(
         rounds=steps, support=max(1, min(15, known - 1)), query=1, balance=0, seed=seed, rate=rate
     )
-    data, trainee = ClientData.of(veil, windows, plan, client=0), Trainee.of(veil)
+    data, trainee = ClientData.of(obfuscator, windows, plan, client=0), Trainee.of(obfuscator)
     how = Adapting(steps=1, rate=rate, reader_steps=plan.reader_steps, shadows=True)
-    weights = trainee.layout.by_player(veil.weights())
+    weights = trainee.layout.by_player(obfuscator.weights())
     for number in track(range(steps), "adapting"):
         task = draw_task(data, trainee, plan, client=0, number=number)
         weights = adapted(trainee.nets, *weights, task, how, trainee.scale)
-    trained = veil.with_weights(trainee.layout.joined(*weights).detach())
+    trained = obfuscator.with_weights(trainee.layout.joined(*weights).detach())
     trained.metrics_["personalised"] = {"windows": len(windows), "steps": steps, "rate": rate}
     return trained

@@ -69,16 +69,16 @@ class State:
         return sum(one.bytes_down + one.bytes_up for one in self.log)
 
 
-def choose(clients: Sequence[int], plan: Plan, generator: np.random.Generator) -> tuple[int, ...]:
+def choose(clients: Sequence[int], plan: Plan, rng: np.random.Generator) -> tuple[int, ...]:
     """Line 4 of algorithm 1: the clients of an epoch, a fixed number of them.
 
     In a private federation each by chance on its own, since that is what the accountant counts.
     """
     known = sorted(clients)
     if plan.noise:
-        drawn = generator.random(len(known)) < plan.share
+        drawn = rng.random(len(known)) < plan.share
         return tuple(client for client, taken in zip(known, drawn, strict=True) if taken)
-    return tuple(sorted(generator.choice(known, plan.size(len(known)), replace=False).tolist()))
+    return tuple(sorted(rng.choice(known, plan.size(len(known)), replace=False).tolist()))
 
 
 def sift(

@@ -36,13 +36,13 @@ def simulate(
     `workers` processes serve all nodes in turn. The server runs in a thread of its own; whoever
     listens to progress here listens there too.
     """
-    veil, here, ended = start_run(run), copy_context(), list[State]()
+    obfuscator, here, ended = start_run(run), copy_context(), list[State]()
     nodes = len(people_of(source.windows()))
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        ended.append(here.run(serve, grid, veil.weights(), plan, nodes, keeper, watch))
+        ended.append(here.run(serve, grid, obfuscator.weights(), plan, nodes, keeper, watch))
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns of itself
@@ -55,7 +55,7 @@ def simulate(
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
     )
-    return finished(veil, ended[0], plan, nodes)
+    return finished(obfuscator, ended[0], plan, nodes)
 
 
 def _node_of(run: str, source: Source, context: Context) -> tuple[int, Blinder, Windows]:

@@ -53,10 +53,10 @@ class Source:
 
 def start_run(path: Path | str, device: str = "cpu") -> Blinder:
     """The run that a federation starts from."""
-    veil = load_run(path, device)
-    if not isinstance(veil, Blinder):
-        raise Refusal(f"{path} is a run of {veil.name}; a federation trains blinder")
-    return veil
+    obfuscator = load_run(path, device)
+    if not isinstance(obfuscator, Blinder):
+        raise Refusal(f"{path} is a run of {obfuscator.name}; a federation trains blinder")
+    return obfuscator
 
 
 # A client's process serves one federation, and reads what does not change only once.

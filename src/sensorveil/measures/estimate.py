@@ -49,7 +49,7 @@ class Estimate:
 def bootstrap(
     tables: np.ndarray,
     statistic: Statistic,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
     draws: int = DRAWS,
     tail: float = 0.05,
 ) -> Estimate:
@@ -70,8 +70,8 @@ def bootstrap(
         raise Refusal("no person to estimate from")
     flat = tables.reshape(seeds, people, -1).astype(np.float64)
     rest = tables.shape[2:]
-    person = generator.multinomial(people, np.full(people, 1 / people), size=draws)
-    seed = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
+    person = rng.multinomial(people, np.full(people, 1 / people), size=draws)
+    seed = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
     drawn = np.einsum("ds,dp,spk->dk", seed, person, flat, optimize=True)
     values = statistic(drawn.reshape(draws, *rest))
     low, high = np.nanquantile(values, [tail / 2, 1 - tail / 2])

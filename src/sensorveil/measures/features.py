@@ -155,21 +155,21 @@ class _Bundle:
 
 
 def _draw_bundle(
-    size: int, channels: int, space: tuple[int, ...], generator: np.random.Generator
+    size: int, channels: int, space: tuple[int, ...], rng: np.random.Generator
 ) -> _Bundle:
     room = min(space)
     lengths = [k for k in ((7, 9, 11) if len(space) == 1 else (3, 5, 7)) if k <= room] or [room]
-    length = int(generator.choice(lengths))
+    length = int(rng.choice(lengths))
     # Dilations and numbers of channels are drawn on a logarithmic scale, as ROCKET does.
     farthest = np.log2((room - 1) / (length - 1)) if length > 1 else 0.0
-    dilation = int(2 ** generator.uniform(0, farthest))
-    used = int(2 ** generator.uniform(0, np.log2(min(channels, 9) + 1)))
-    weights = generator.standard_normal((size, used, *(length for _ in space)))
-    if length > 1 and generator.random() < 0.5:
+    dilation = int(2 ** rng.uniform(0, farthest))
+    used = int(2 ** rng.uniform(0, np.log2(min(channels, 9) + 1)))
+    weights = rng.standard_normal((size, used, *(length for _ in space)))
+    if length > 1 and rng.random() < 0.5:
         weights -= weights.mean(tuple(range(2, weights.ndim)), keepdims=True)
-    padding = (length - 1) * dilation // 2 if generator.random() < 0.5 else 0
+    padding = (length - 1) * dilation // 2 if rng.random() < 0.5 else 0
     return _Bundle(
-        torch.from_numpy(np.sort(generator.choice(channels, used, replace=False))),
+        torch.from_numpy(np.sort(rng.choice(channels, used, replace=False))),
         torch.from_numpy(weights.astype(np.float32)),
         dilation,
         padding,

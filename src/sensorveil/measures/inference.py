@@ -12,7 +12,7 @@ import torch
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.nets.cnn import DenseNet, InferenceNet, abreast, as_real, folded
+from sensorveil.nets.cnn import CNN, MLP, abreast, as_real, folded
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.nets.training import (
     Training,
@@ -31,7 +31,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True)
-class InferenceSettings:
+class ClassifierSettings:
     """Size and training of an inference model; the defaults are for a GPU and for results.
 
     `dense` takes dense layers alone, as ObscureNet's code does; they have sizes of their own, and
@@ -46,12 +46,12 @@ class InferenceSettings:
     dense: bool = False
 
     @classmethod
-    def quick(cls) -> InferenceSettings:
+    def quick(cls) -> ClassifierSettings:
         """For two cores: a quarter of the width, fewer epochs."""
         return cls(width=24, epochs=12, batch=64, rate=4e-3)
 
 
-class InferenceModel:
+class Classifier:
     """Reads one attribute, by a network on windows in the units of those it is trained on.
 
     It serves the application (kept attributes) and the intruder (hidden ones) alike.
@@ -59,23 +59,23 @@ class InferenceModel:
     >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
     >>> signal[::2] += 3
     >>> windows = Windows.from_signal(signal, {"gender": [0, 1] * 32})
-    >>> model = InferenceModel(InferenceSettings(width=8, epochs=3, batch=16))
+    >>> model = Classifier(ClassifierSettings(width=8, epochs=3, batch=16))
     >>> model.fit(windows, "gender").predict(windows).shape
     (64,)
     """
 
     def __init__(
-        self, settings: InferenceSettings | None = None, seed: int = 0, device: str = "cpu"
+        self, settings: ClassifierSettings | None = None, seed: int = 0, device: str = "cpu"
     ) -> None:
-        self.settings = settings or InferenceSettings()
+        self.settings = settings or ClassifierSettings()
         self.seed = seed
         self.device = device
 
-    def fit(self, windows: Windows, attribute: str) -> InferenceModel:
+    def fit(self, windows: Windows, attribute: str) -> Classifier:
         """Trains on all windows whose class is known."""
-        return self.fit_codes(*lesson(windows, attribute))
+        return self.fit_codes(*labelled_windows(windows, attribute))
 
-    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> InferenceModel:
+    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Classifier:
         """Trains on classes that are given, one per window."""
         with seeded(self.seed):
             self._start(windows, classes)
@@ -89,7 +89,7 @@ class InferenceModel:
         self.classes_ = classes
         self.net_ = self._blank().to(self.device)
 
-    def tuned(self, windows: Windows, attribute: str, epochs: int) -> InferenceModel:
+    def tuned(self, windows: Windows, attribute: str, epochs: int) -> Classifier:
         """This model after more training on other windows, in its own units; it stays as it is."""
         known = windows.select(windows.codes(attribute) != UNKNOWN)
         other = copy.copy(self)
@@ -171,7 +171,7 @@ class InferenceModel:
 
     def restore(
         self, state: Mapping[str, np.ndarray], shape: tuple[int, ...], classes: int
-    ) -> InferenceModel:
+    ) -> Classifier:
         """The model that `state` was taken from; `shape` is what its network sees."""
         self.scaling_ = Scaling(state["mean"], state["deviation"])
         self.shape_, self.classes_ = shape, classes
@@ -182,21 +182,21 @@ class InferenceModel:
         self.reading = folded(self.net_)
         return self
 
-    def _blank(self) -> InferenceNet | DenseNet:
+    def _blank(self) -> CNN | MLP:
         if self.settings.dense:
-            return DenseNet(self.shape_, self.classes_)
-        return InferenceNet(self.shape_, self.classes_, self.settings.width)
+            return MLP(self.shape_, self.classes_)
+        return CNN(self.shape_, self.classes_, self.settings.width)
 
 
-Lesson = tuple[Windows, np.ndarray, int]
+LabelledWindows = tuple[Windows, np.ndarray, int]
 """Windows to learn from, the class of each, and how many classes there are."""
 
 
-def lesson(windows: Windows, attribute: str) -> Lesson:
+def labelled_windows(windows: Windows, attribute: str) -> LabelledWindows:
     """All windows whose class of an attribute is known, or the refusal if there is one only.
 
     >>> windows = Windows.from_signal(np.zeros((3, 1, 8)), {"gender": [0, 1, 0]})
-    >>> lesson(windows, "gender")[1:]
+    >>> labelled_windows(windows, "gender")[1:]
     (array([0, 1, 0]), 2)
     """
     known = windows.select(windows.codes(attribute) != UNKNOWN)
@@ -206,13 +206,13 @@ def lesson(windows: Windows, attribute: str) -> Lesson:
     return known, codes, len(windows.classes[attribute])
 
 
-def fit_models(models: Sequence[InferenceModel], lessons: Sequence[Lesson]) -> None:
-    """Trains each model on a lesson of its own; on a GPU several at once.
+def fit_classifiers(models: Sequence[Classifier], lessons: Sequence[LabelledWindows]) -> None:
+    """Trains each model on a labelled_windows of its own; on a GPU several at once.
 
     >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
     >>> windows = Windows.from_signal(signal, {"gender": [0, 1] * 32})
-    >>> models = [InferenceModel(InferenceSettings(width=8, epochs=2), seed) for seed in (0, 1)]
-    >>> fit_models(models, [lesson(windows, "gender")] * 2)
+    >>> models = [Classifier(ClassifierSettings(width=8, epochs=2), seed) for seed in (0, 1)]
+    >>> fit_classifiers(models, [labelled_windows(windows, "gender")] * 2)
     >>> [len(model.losses_) for model in models]
     [2, 2]
     """
@@ -232,14 +232,14 @@ def fit_models(models: Sequence[InferenceModel], lessons: Sequence[Lesson]) -> N
             model._finish(losses)
 
 
-class Panel:
+class Ensemble:
     """Several inference models that differ in their seed alone; their readings are averaged.
 
     A panel of one is that model.
 
     >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
     >>> signal[::2] += 3
-    >>> panel = Panel(2, InferenceSettings(width=8, epochs=3, batch=16))
+    >>> panel = Ensemble(2, ClassifierSettings(width=8, epochs=3, batch=16))
     >>> windows = Windows.from_signal(signal)
     >>> panel.fit_codes(windows, np.array([0, 1] * 32), classes=2).predict(windows).shape
     (64,)
@@ -248,17 +248,17 @@ class Panel:
     def __init__(
         self,
         size: int,
-        settings: InferenceSettings | None = None,
+        settings: ClassifierSettings | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
         seeds = [seed, *(derived(seed, which) for which in range(1, size))]
         self._abreast: Callable[[torch.Tensor], torch.Tensor] | None = None
-        self.members = [InferenceModel(settings, one, device) for one in seeds]
+        self.members = [Classifier(settings, one, device) for one in seeds]
 
-    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Panel:
+    def fit_codes(self, windows: Windows, codes: np.ndarray, classes: int) -> Ensemble:
         """Trains every member on classes that are given, one per window."""
-        fit_models(self.members, [(windows, codes, classes)] * len(self.members))
+        fit_classifiers(self.members, [(windows, codes, classes)] * len(self.members))
         self.losses_ = [member.losses_ for member in self.members]
         self._abreast = None
         return self
@@ -305,7 +305,7 @@ class Panel:
 
     def restore(
         self, state: Mapping[str, np.ndarray], shape: tuple[int, ...], classes: int
-    ) -> Panel:
+    ) -> Ensemble:
         """The panel that `state` was taken from; `shape` is what its networks see."""
         for which, member in enumerate(self.members):
             member.restore(part_of(state, f"{which}."), shape, classes)

@@ -11,9 +11,9 @@ from torch import nn
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import written_file
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, input_shape
+from sensorveil.measures.inference import Classifier, ClassifierSettings, input_shape
 from sensorveil.measures.spectra import as_images, frechet_distance, spectrograms, ssim
-from sensorveil.nets.cnn import InferenceNet
+from sensorveil.nets.cnn import CNN
 
 
 class Likeness:
@@ -26,7 +26,7 @@ class Likeness:
     >>> generator = np.random.default_rng(0)
     >>> signal = generator.normal(size=(64, 2, 32)) * (1 + np.arange(64) % 2)[:, None, None]
     >>> windows = Windows.from_signal(signal, {"activity": np.arange(64) % 2})
-    >>> settings = InferenceSettings(width=4, epochs=2, batch=16)
+    >>> settings = ClassifierSettings(width=4, epochs=2, batch=16)
     >>> likeness = Likeness("activity", settings).fit(windows)
     >>> round(likeness.fid(windows, windows), 6)
     0.0
@@ -35,12 +35,12 @@ class Likeness:
     def __init__(
         self,
         attribute: str,
-        settings: InferenceSettings | None = None,
+        settings: ClassifierSettings | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
         self.attribute, self.device = attribute, device
-        self._model = InferenceModel(settings, seed, device)
+        self._model = Classifier(settings, seed, device)
 
     def fit(self, windows: Windows) -> Likeness:
         """Learns the scale of spectrograms, and the network that reads the class from them."""
@@ -48,21 +48,19 @@ class Likeness:
         self._model.fit(self._pictures(windows), self.attribute)
         return self
 
-    def ssim(
-        self, real: Windows, made: Windows, generator: np.random.Generator | None = None
-    ) -> float:
+    def ssim(self, real: Windows, made: Windows, rng: np.random.Generator | None = None) -> float:
         """Equation (19), the mean over generated windows, each beside a real one of its class.
 
         Nothing says which real window a generated one should be like, so one of the class is
         drawn. The best to be had is therefore what real windows of a class have among themselves,
         not 1. Without a generator of chance each has its own original at the same place.
         """
-        if generator is None and len(real) != len(made):
+        if rng is None and len(real) != len(made):
             raise Refusal("as many real windows are needed as were made of them")
-        beside = np.arange(len(made)) if generator is None else self._drawn(real, made, generator)
+        beside = np.arange(len(made)) if rng is None else self._drawn(real, made, rng)
         return float(ssim(self._images(made), self._images(real)[beside]).mean())
 
-    def _drawn(self, real: Windows, made: Windows, generator: np.random.Generator) -> np.ndarray:
+    def _drawn(self, real: Windows, made: Windows, rng: np.random.Generator) -> np.ndarray:
         """A real window of the class of each that was made, (n,)."""
         codes, wanted = real.codes(self.attribute), made.codes(self.attribute)
         beside = np.empty(len(made), int)
@@ -71,7 +69,7 @@ class Likeness:
             if not len(there):
                 raise Refusal(f"no real window has class {code} of '{self.attribute}'")
             mine = wanted == code
-            beside[mine] = generator.choice(there, size=int(mine.sum()))
+            beside[mine] = rng.choice(there, size=int(mine.sum()))
         return beside
 
     def fid(self, real: Windows, made: Windows) -> float:
@@ -81,7 +79,7 @@ class Likeness:
     def features(self, windows: Windows) -> np.ndarray:
         """What the network makes of each window's spectrogram, before it decides: (n, 64)."""
         net = self._model.net_
-        assert isinstance(net, InferenceNet)
+        assert isinstance(net, CNN)
         last = nn.Sequential(net.features, net.head[:-1]).eval()
         pictures = self._pictures(windows).scaled(self._model.scaling_).on(self.device)
         parts = []

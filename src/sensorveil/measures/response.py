@@ -24,12 +24,12 @@ def response_table(count: int, epsilon: float) -> np.ndarray:
 
 
 def randomised(
-    codes: np.ndarray, count: int, epsilon: np.ndarray, generator: np.random.Generator
+    codes: np.ndarray, count: int, epsilon: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Each code told with its own epsilon; at 0 what is told has nothing to do with the code."""
-    told = generator.random(len(codes)) < 1 / (1 + (count - 1) * np.exp(-epsilon))
+    told = rng.random(len(codes)) < 1 / (1 + (count - 1) * np.exp(-epsilon))
     # Any other one: so many steps further round, of 1 to count - 1.
-    steps = generator.integers(1, max(count, 2), size=len(codes))
+    steps = rng.integers(1, max(count, 2), size=len(codes))
     return np.where(told, codes, (codes + steps) % count)
 
 

@@ -33,7 +33,7 @@ def auc_over_people(
     scores: np.ndarray,
     true: np.ndarray,
     person: np.ndarray,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
     strata: np.ndarray | None = None,
 ) -> Estimate:
     """Mean over classes of one against the rest; scores (seeds, n, classes).
@@ -43,7 +43,7 @@ def auc_over_people(
     """
     known = true != UNKNOWN
     people, index = np.unique(person[known], return_inverse=True)
-    draws = generator.multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
+    draws = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
     weights = np.concatenate([np.ones((1, len(people)), int), draws])
     places = np.zeros(known.sum(), int) if strata is None else strata[known]
     classes = np.unique(true[known])

@@ -26,7 +26,7 @@ from sensorveil.nets.aae import (
     train_until_patience,
     uniform_loss,
 )
-from sensorveil.nets.cnn import InferenceNet
+from sensorveil.nets.cnn import CNN
 from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import Gather, train_classifier
 
@@ -83,8 +83,8 @@ class AAE(Obfuscator):
 
     >>> signal = np.random.default_rng(0).normal(size=(40, 1, 30))
     >>> windows = Windows.from_signal(signal, {"activity": [0, 1] * 20, "gender": [1, 0] * 20})
-    >>> veil = AAE(width=4, epochs=2, regulariser_epochs=1).fit(windows, "activity", "gender")
-    >>> veil.obfuscate(windows).shape, veil.condition(windows).shape
+    >>> obfuscator = AAE(width=4, epochs=2, regulariser_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator.obfuscate(windows).shape, obfuscator.condition(windows).shape
     ((1, 30), (40, 8))
     """
 
@@ -124,7 +124,7 @@ class AAE(Obfuscator):
     - Of `paper`, 10 epochs of the readers, rate 5e-4 and patience 30 were chosen on validation
       windows of MotionSense: with their 50 epochs and 15, readers grow so sure that the activity
       is lost. Those of `fast` were chosen on simulated people, their test windows among them.
-    - Readers are the house's `InferenceNet` with their 32 filters: four convolutions for their
+    - Readers are the house's `CNN` with their 32 filters: four convolutions for their
       five. They are trained without class weights, by one cycle of the rate in place of patience.
     - Kernels of five samples and ReLU in both forms; the identity form has three and SELU, one
       more convolution each way, and an L2 penalty, which is left out here.
@@ -139,21 +139,21 @@ class AAE(Obfuscator):
     """
     settings: AAESettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         chosen, policy = self.settings, self.policy_
-        held = held_out(windows, (*policy.keep, *policy.hide), chosen.held_out, generator)
+        held = held_out(windows, (*policy.keep, *policy.hide), chosen.held_out, rng)
         with seeded(self.seed):
             self.net_ = self._new_net()
-            lesson = _Lesson(self.net_, windows, held, policy, chosen, self.seed)
+            labelled_windows = _Lesson(self.net_, windows, held, policy, chosen, self.seed)
             if chosen.latent_regulariser:
-                self.metrics_["warm_up_loss"] = lesson.warm_up()
+                self.metrics_["warm_up_loss"] = labelled_windows.warm_up()
             for turn in range(1, chosen.rounds + 1):
-                self.metrics_[f"readers_loss_{turn}"] = lesson.teach_readers(turn)
-                self.metrics_[f"held_out_loss_{turn}"] = lesson.teach_autoencoder(turn)
+                self.metrics_[f"readers_loss_{turn}"] = labelled_windows.teach_readers(turn)
+                self.metrics_[f"held_out_loss_{turn}"] = labelled_windows.teach_autoencoder(turn)
         self.metrics_["held_out_windows"] = int(held.sum())
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         return _applied(self.net_, windows.on(self.device)).cpu().numpy()
 
@@ -208,8 +208,8 @@ class _Lesson:
             if settings.latent_regulariser
         }
 
-    def _new_reader(self, shape: tuple[int, ...], classes: int) -> InferenceNet:
-        return InferenceNet(shape, classes, self.settings.regulariser_width).to(self.raw.device)
+    def _new_reader(self, shape: tuple[int, ...], classes: int) -> CNN:
+        return CNN(shape, classes, self.settings.regulariser_width).to(self.raw.device)
 
     def warm_up(self) -> list[float]:
         """Trains the autoencoder to copy; returns the loss on what was held out."""
@@ -264,7 +264,7 @@ class _Lesson:
         signal = self.raw[index]
         return mse_loss(self.net(signal).float(), signal)
 
-    def _teach(self, reader: InferenceNet, source: Gather, name: str) -> float:
+    def _teach(self, reader: CNN, source: Gather, name: str) -> float:
         """Trains one reader on the windows whose class is known, and freezes it again."""
         chosen = self.settings
         known = self.fitting[self.labels[name][self.fitting] != UNKNOWN]
@@ -311,7 +311,7 @@ def _applied(
 
 
 def held_out(
-    windows: Windows, attributes: Sequence[str], share: float, generator: np.random.Generator
+    windows: Windows, attributes: Sequence[str], share: float, rng: np.random.Generator
 ) -> np.ndarray:
     """A mask of about that share of the windows: whole recordings, at random.
 
@@ -327,7 +327,7 @@ def held_out(
     counts = np.concatenate(parts, axis=1)
     left, size = counts.sum(0), np.bincount(unit)
     held = np.zeros(len(recordings), bool)
-    for one in generator.permutation(len(recordings)):
+    for one in rng.permutation(len(recordings)):
         if size[held].sum() >= share * len(windows):
             break
         if (left > counts[one]).all():

@@ -23,7 +23,7 @@ from sensorveil.methods.autoencoder_settings import (
     VariationalSettings,
 )
 from sensorveil.methods.base import Capabilities
-from sensorveil.methods.class_autoencoder import ClassAutoencoder, Lesson
+from sensorveil.methods.class_autoencoder import ClassAutoencoder, LabelledWindows
 
 
 class AttributeVAE(ClassAutoencoder):
@@ -39,18 +39,18 @@ class AttributeVAE(ClassAutoencoder):
     Settings = MeanSettings
     settings: MeanSettings
 
-    def _learn_more(self, lesson: Lesson) -> None:
+    def _learn_more(self, labelled_windows: LabelledWindows) -> None:
         """What each hidden class adds to the mean code of a kept class: (cells, classes, latent).
 
         With one hidden attribute these are the means of section 3.1, counted from the kept class's
         own. With several, least squares gives each attribute its own share, even where two go
         together or a combination never occurs.
         """
-        codes, _ = self._codes(lesson.windows, self._network(lesson.kept))
-        classes = self._one_hot(lesson.hidden)
+        codes, _ = self._codes(labelled_windows.windows, self._network(labelled_windows.kept))
+        classes = self._one_hot(labelled_windows.hidden)
         effects = []
         for cell in range(len(self.cells_)):
-            own = lesson.kept == cell
+            own = labelled_windows.kept == cell
             centred = codes[own] - codes[own].mean(0)
             effects.append(np.linalg.lstsq(classes[own], centred, rcond=None)[0])
         self.effects_ = np.stack(effects).astype(np.float32)

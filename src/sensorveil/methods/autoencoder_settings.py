@@ -107,7 +107,7 @@ def modified(
     sizes: Sequence[int],
     read: np.ndarray | None,
     count: int,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """What the decoder is told of each hidden attribute, side by side: (count, sum of sizes).
 
@@ -122,10 +122,10 @@ def modified(
     parts = []
     for which, size in enumerate(sizes):
         if modifier == "randomized":
-            parts.append(generator.dirichlet(np.ones(size), count))
+            parts.append(rng.dirichlet(np.ones(size), count))
             continue
         if modifier == "probabilistic":
-            codes = generator.integers(size, size=count)
+            codes = rng.integers(size, size=count)
         elif read is None:
             raise ValueError("the deterministic modifier needs what was read")
         else:

@@ -120,7 +120,7 @@ class Obfuscator(ABC):
         self.policy_ = policy
         self.origin_ = windows.origin
         self.shape_, self.complex_ = windows.shape, windows.is_complex
-        self.rate_, self.channels_ = windows.rate, windows.channels
+        self.sample_rate_, self.channels_ = windows.sample_rate, windows.channels
         self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
         self.scaling_ = Scaling.of(windows)
         self.metrics_: dict[str, Any] = {"windows": len(windows)}
@@ -215,12 +215,12 @@ class Obfuscator(ABC):
     # What a method writes.
 
     @abstractmethod
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         """Learns from windows in standard units; what is learnt ends in `_`."""
 
     @abstractmethod
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
 
@@ -260,12 +260,12 @@ class Obfuscator(ABC):
 
     def _check_alike(self, windows: Windows) -> None:
         self._check_windows(windows)
-        own = (self.shape_, self.complex_, self.rate_, self.channels_)
-        if (windows.shape, windows.is_complex, windows.rate, windows.channels) != own:
+        own = (self.shape_, self.complex_, self.sample_rate_, self.channels_)
+        if (windows.shape, windows.is_complex, windows.sample_rate, windows.channels) != own:
             raise Refusal(
-                f"windows of shape {windows.shape} at {windows.rate:g} Hz"
+                f"windows of shape {windows.shape} at {windows.sample_rate:g} Hz"
                 f" ({', '.join(windows.channels)}) do not fit a run trained on {self.shape_} at"
-                f" {self.rate_:g} Hz ({', '.join(self.channels_)})"
+                f" {self.sample_rate_:g} Hz ({', '.join(self.channels_)})"
             )
 
     def _check_abilities(self, policy: Policy) -> None:

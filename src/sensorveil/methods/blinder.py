@@ -18,7 +18,7 @@ import torch
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, seen_shape
+from sensorveil.measures.inference import Classifier, ClassifierSettings, seen_shape
 from sensorveil.methods.autoencoder_settings import modified
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.blinder_settings import PRESETS, BlinderSettings
@@ -80,8 +80,8 @@ class Blinder(Obfuscator):
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = Blinder(epochs=2, reader_epochs=2).fit(windows, keep="activity", hide="gender")
-    >>> veil.obfuscate(windows, seed=1).shape
+    >>> obfuscator = Blinder(epochs=2, reader_epochs=2).fit(windows, keep="activity", hide="gender")
+    >>> obfuscator.obfuscate(windows, seed=1).shape
     (2, 32)
     """
 
@@ -145,17 +145,17 @@ class Blinder(Obfuscator):
             [[self._scores(model) for model in models] for models in self._witnesses()],
         )
 
-    def _witnesses(self) -> list[tuple[InferenceModel, InferenceModel]]:
+    def _witnesses(self) -> list[tuple[Classifier, Classifier]]:
         """A convolutional and a dense model for the kept class, and for each hidden attribute."""
         if not self.settings.told:
             return []
         return list(zip([self.reader_, *self.hidden_readers_], self.dense_readers_, strict=True))
 
-    def _scores(self, model: InferenceModel) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _scores(self, model: Classifier) -> Callable[[torch.Tensor], torch.Tensor]:
         scores = model.scores_in(self.scaling_)
         return lambda made: scores(as_signal(made, self.shape_, self.complex_))
 
-    def lesson(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def labelled_windows(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What the networks may learn from: positions, their kept class, their hidden classes.
 
         Classes are found by name and counted as in training, since somebody's own data may have
@@ -187,7 +187,7 @@ class Blinder(Obfuscator):
 
     # Training.
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         hide = self.policy_.hide
         _, self.cells_ = joint_classes(windows, self.policy_.keep)
         self.hidden_cells_ = [joint_classes(windows, (name,))[1] for name in hide]
@@ -208,7 +208,7 @@ class Blinder(Obfuscator):
             self._train_networks(windows)
 
     def _train_networks(self, windows: Windows) -> None:
-        positions, kept, hidden = self.lesson(windows)
+        positions, kept, hidden = self.labelled_windows(windows)
         if not len(positions):
             raise Refusal("no window has a known class of all that is kept and hidden")
         on_device = windows.select(positions).on(self.device)
@@ -228,7 +228,7 @@ class Blinder(Obfuscator):
 
     def _learn_reader(
         self, windows: Windows, attributes: tuple[str, ...], dense: bool = False
-    ) -> InferenceModel:
+    ) -> Classifier:
         codes, classes = joint_classes(windows, attributes)
         known = codes != UNKNOWN
         raw = windows.select(known).scaled(None)
@@ -270,18 +270,18 @@ class Blinder(Obfuscator):
 
     @torch.inference_mode()
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """Section 5.2: the kept class is read, the hidden one is drawn or moved to the next."""
         count = len(windows)
         kept = np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
         if self.settings.modification == "deterministic":
             told = modified(
-                "deterministic", self.hidden_sizes(), self._read_hidden(windows), count, generator
+                "deterministic", self.hidden_sizes(), self._read_hidden(windows), count, rng
             )
         else:
-            told = modified("probabilistic", self.hidden_sizes(), None, count, generator)
-        noise = generator.standard_normal((count, self.settings.latent), dtype=np.float32)
+            told = modified("probabilistic", self.hidden_sizes(), None, count, rng)
+        noise = rng.standard_normal((count, self.settings.latent), dtype=np.float32)
         out = np.empty((count, *self.shape_), np.complex64 if self.complex_ else np.float32)
         for first in range(0, count, _PIECE):
             rows = slice(first, first + _PIECE)
@@ -289,7 +289,7 @@ class Blinder(Obfuscator):
             z = sampled(*codes, self._tensor(noise[rows]))
             made = self.nets_.decode(z, self._tensor(told[rows]), self._tensor(kept[rows]))
             if self.settings.texture:
-                white = generator.standard_normal(made.shape, dtype=np.float32)
+                white = rng.standard_normal(made.shape, dtype=np.float32)
                 white *= self.settings.texture
                 made = self.nets_.textured(made, self._tensor(kept[rows]), self._tensor(white))
             out[rows] = as_signal(made, self.shape_, self.complex_).cpu().numpy()
@@ -317,14 +317,14 @@ class Blinder(Obfuscator):
 
     # Keeping.
 
-    def _reader(self, dense: bool = False) -> InferenceModel:
+    def _reader(self, dense: bool = False) -> Classifier:
         chosen = self.settings
-        settings = InferenceSettings(
+        settings = ClassifierSettings(
             chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
         )
         if dense:
             settings = replace(settings, batch=_DENSE_BATCH, rate=_DENSE_RATE, dense=True)
-        return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
+        return Classifier(settings, seed=derived(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         state = {"cells": self.cells_, "spread": self.spread_}

@@ -18,7 +18,7 @@ import torch
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, seen_shape
+from sensorveil.measures.inference import Classifier, ClassifierSettings, seen_shape
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.autoencoder_settings import (
     PRESETS,
@@ -53,7 +53,7 @@ class Adversary:
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class LabelledWindows:
     """What the networks are trained on: windows, their kept class, their hidden classes."""
 
     windows: Windows
@@ -62,7 +62,7 @@ class Lesson:
     specs: Sequence[NetworkSpec]
 
 
-SharedReaders = dict[tuple[int, InferenceSettings, tuple[str, ...]], InferenceModel]
+SharedReaders = dict[tuple[int, ClassifierSettings, tuple[str, ...]], Classifier]
 """Readers by seed, settings and attributes: the same for all that are fitted together."""
 
 
@@ -124,7 +124,7 @@ class ClassAutoencoder(Obfuscator):
 
     # Training.
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         hide = self.policy_.hide
         kept, self.cells_ = joint_classes(windows, self.policy_.keep)
         found = [joint_classes(windows, [name]) for name in hide]
@@ -139,7 +139,7 @@ class ClassAutoencoder(Obfuscator):
         if self.shared_readers is None:
             train_networks([self])
 
-    def _learn_reader(self, windows: Windows, attributes: tuple[str, ...]) -> InferenceModel:
+    def _learn_reader(self, windows: Windows, attributes: tuple[str, ...]) -> Classifier:
         readers = {} if self.shared_readers is None else self.shared_readers
         which = (self.seed, self._reader().settings, attributes)
         if which not in readers:
@@ -150,7 +150,9 @@ class ClassAutoencoder(Obfuscator):
             )
         return readers[which]
 
-    def _make_lesson(self, windows: Windows, kept: np.ndarray, hidden: np.ndarray) -> Lesson:
+    def _make_lesson(
+        self, windows: Windows, kept: np.ndarray, hidden: np.ndarray
+    ) -> LabelledWindows:
         known = (kept != UNKNOWN) & (hidden != UNKNOWN).all(1)
         if len(np.unique(kept[known])) < len(self.cells_):
             raise Refusal(
@@ -162,7 +164,7 @@ class ClassAutoencoder(Obfuscator):
         for which in np.unique(network):
             positions = np.flatnonzero(network == which)
             specs.append(self._spec(int(which), positions, hidden[positions]))
-        return Lesson(windows, kept, hidden, specs)
+        return LabelledWindows(windows, kept, hidden, specs)
 
     def _spec(self, which: int, positions: np.ndarray, hidden: np.ndarray) -> NetworkSpec:
         adversary = self._adversary()
@@ -199,29 +201,31 @@ class ClassAutoencoder(Obfuscator):
     def _take(self, nets: FactorisedNets, history: torch.Tensor) -> None:
         """Takes the trained networks over, with what their last epoch was like."""
         self.nets_ = nets.to(self.device)
-        lesson = self._lesson
+        labelled_windows = self._lesson
         del self._lesson
-        self.metrics_["windows_by_network"] = [len(spec.positions) for spec in lesson.specs]
+        self.metrics_["windows_by_network"] = [
+            len(spec.positions) for spec in labelled_windows.specs
+        ]
         for name, values in zip(("error", "divergence", "surprise"), history[-1], strict=True):
             self.metrics_[name] = [round(value, 5) for value in values.tolist()]
         self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
-        self._learn_more(lesson)
+        self._learn_more(labelled_windows)
 
-    def _learn_more(self, lesson: Lesson) -> None:
+    def _learn_more(self, labelled_windows: LabelledWindows) -> None:
         """What a subclass learns once the networks are trained."""
 
     # Obfuscating.
 
     @torch.inference_mode()
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """Algorithm 2."""
         count = len(windows)
         kept = self.reader_.predict(windows)
         read = self._read_hidden(windows) if self._uses_hidden() else None
-        told = modified(self.settings.modifier, self.hidden_sizes_, read, count, generator)
-        noise = generator.standard_normal((count, self.settings.latent), dtype=np.float32)
+        told = modified(self.settings.modifier, self.hidden_sizes_, read, count, rng)
+        noise = rng.standard_normal((count, self.settings.latent), dtype=np.float32)
         shift = self._shift(kept, read, told)
         out = np.empty((count, *self.shape_), np.complex64 if self.complex_ else np.float32)
         for group, rows in _pieces(self._network(kept)):
@@ -276,12 +280,12 @@ class ClassAutoencoder(Obfuscator):
 
     # Keeping.
 
-    def _reader(self) -> InferenceModel:
+    def _reader(self) -> Classifier:
         chosen = self.settings
-        settings = InferenceSettings(
+        settings = ClassifierSettings(
             chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
         )
-        return InferenceModel(settings, seed=derived(self.seed, READER), device=self.device)
+        return Classifier(settings, seed=derived(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         state = {"cells": self.cells_, "hidden_sizes": np.array(self.hidden_sizes_)}
@@ -306,24 +310,24 @@ class ClassAutoencoder(Obfuscator):
             ]
 
 
-def train_networks(veils: Sequence[ClassAutoencoder]) -> None:
+def train_networks(obfuscators: Sequence[ClassAutoencoder]) -> None:
     """Trains the networks of several methods of one design in one pass, and hands each its own."""
-    first = veils[0]
+    first = obfuscators[0]
     gather = first._lesson.windows.on(first.device)
     design = first._design()
     nets, history = train_factorised(
         design,
-        [spec for veil in veils for spec in veil._lesson.specs],
+        [spec for obfuscator in obfuscators for spec in obfuscator._lesson.specs],
         lambda index: as_numbers(gather[index]),
         first._schedule(),
         first.device,
         what=first.name,
     )
     start = 0
-    for veil in veils:
-        own = slice(start, start + len(veil._lesson.specs))
+    for obfuscator in obfuscators:
+        own = slice(start, start + len(obfuscator._lesson.specs))
         state = {name: weights[own] for name, weights in nets.coder_state().items()}
-        veil._take(FactorisedNets.from_state(design, state), history[..., own])
+        obfuscator._take(FactorisedNets.from_state(design, state), history[..., own])
         start = own.stop
 
 

@@ -79,10 +79,10 @@ class Cloak(GuidedDiffusion):
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = Cloak(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-    >>> veil.strength_names()
+    >>> obfuscator = Cloak(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator.strength_names()
     ('keep', 'bottleneck', 'gender')
-    >>> veil.obfuscate(windows, {"keep": 2.0, "bottleneck": 0.5}, seed=1).shape
+    >>> obfuscator.obfuscate(windows, {"keep": 2.0, "bottleneck": 0.5}, seed=1).shape
     (2, 32)
     """
 
@@ -100,7 +100,7 @@ class Cloak(GuidedDiffusion):
     guiding = (*GuidedDiffusion.guiding, _BOTTLENECK, "coin")
     settings: CloakSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         self.nets_: dict[str, nn.Module] = {}
         self._learn_roles(windows)
         self._fit_autoencoder(windows)
@@ -116,9 +116,9 @@ class Cloak(GuidedDiffusion):
             self._add_hidden(windows, name)
         self._probe_condition(windows)
 
-    def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
+    def with_settings(self, windows: Windows | None = None, **settings: Any) -> Self:
         """As for all; what probes found in what is told is not known at another bottleneck."""
-        other = super().altered(windows, **settings)
+        other = super().with_settings(windows, **settings)
         if other.settings.coin and not self.settings.coin and not len(self.roles_):
             raise Refusal("setting 'coin' cannot be true in a run that was trained without")
         if other.settings.bottleneck != self.settings.bottleneck and "probe" in self.metrics_:
@@ -228,7 +228,7 @@ class Cloak(GuidedDiffusion):
 
     @torch.no_grad()
     def _told(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> torch.Tensor:
         """z_U, where noise takes the place of a share of what it says beyond its class.
 
@@ -243,11 +243,11 @@ class Cloak(GuidedDiffusion):
         centres = torch.from_numpy(self.centres_).to(self.device)
         if (share == 1).all():  # what z_U says beyond its class need not be known
             return centres[self._cells(windows)]
-        told = super()._told(windows, strength, generator)
+        told = super()._told(windows, strength, rng)
         if self.settings.told == "class" or not share.any():
             return told
         cells = self._cells(windows, told)
-        drawn = generator.standard_normal((len(windows), told.shape[1]), dtype=np.float32)
+        drawn = rng.standard_normal((len(windows), told.shape[1]), dtype=np.float32)
         roots = torch.from_numpy(self.spreads_).to(self.device)[cells]
         noise = (roots @ torch.from_numpy(drawn).to(self.device).unsqueeze(2)).squeeze(2)
         part = torch.from_numpy(share.copy()).to(self.device).unsqueeze(1)
@@ -305,11 +305,11 @@ class Cloak(GuidedDiffusion):
         return (self._tensor(codes).unsqueeze(1) == which).float()
 
     def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, torch.Tensor]:
-        inputs = super()._inputs(windows, strength, generator)
+        inputs = super()._inputs(windows, strength, rng)
         if self.settings.coin and len(self.roles_):
-            drawn = generator.integers(len(self.roles_), size=len(windows))
+            drawn = rng.integers(len(self.roles_), size=len(windows))
         else:
             drawn = np.full(len(windows), UNKNOWN)
         return {**inputs, _ROLE: self._roles(drawn)}

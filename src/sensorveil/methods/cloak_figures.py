@@ -18,36 +18,36 @@ from sensorveil.nets.courses import Checkpoint
 
 
 def information_over_training(
-    veil: Cloak, train: Windows, held: Windows, quick: bool = False
+    obfuscator: Cloak, train: Windows, held: Windows, quick: bool = False
 ) -> list[dict[str, float]]:
     """Figure 5: bits that z_U tells of every attribute, after each epoch of the encoder.
 
-    `veil` is fitted; its first kept attribute's encoder is trained again on `train`, from the same
+    `obfuscator` is fitted; its first kept attribute's encoder is trained again on `train`, from the same
     seed, and asked about windows `held`, which should be of people whom it is not trained on.
     Values are held-out estimates by MINE: none is above what there is, but by chance.
     """
-    name = veil.policy_.keep[0]
-    watcher = _Watcher(veil, held.scaled(veil.scaling_), name, quick)
-    veil.train_encoder(train.scaled(veil.scaling_), name, watcher)
+    name = obfuscator.policy_.keep[0]
+    watcher = _Watcher(obfuscator, held.scaled(obfuscator.scaling_), name, quick)
+    obfuscator.train_encoder(train.scaled(obfuscator.scaling_), name, watcher)
     return watcher.found
 
 
-def overhead(veil: GuidedDiffusion, windows: Windows) -> dict[str, Any]:
+def overhead(obfuscator: GuidedDiffusion, windows: Windows) -> dict[str, Any]:
     """Table VI: parameters and size (MB of 2^20 bytes, float32) of each network, and the time.
 
     Seconds are those of one window where `windows` go together. Encoder and decoder of an
     autoencoder are counted together; the paper leaves out the encoder, which sampling needs not.
     The models of a panel are one entry.
     """
-    sizes = {which: _parameters(net) for which, net in veil.nets_.items()}
-    if veil.settings.panel:
-        sizes["panel"] = sum(_parameters(member.net_) for member in veil.panel_.members)
+    sizes = {which: _parameters(net) for which, net in obfuscator.nets_.items()}
+    if obfuscator.settings.panel:
+        sizes["panel"] = sum(_parameters(member.net_) for member in obfuscator.panel_.members)
     sizes["total"] = sum(sizes.values())
     found = {
         which: {"parameters": count, "megabytes": round(count * 4 / 2**20, 2)}
         for which, count in sizes.items()
     }
-    return {"networks": found, "seconds_a_window": veil.sampling_seconds(windows)}
+    return {"networks": found, "seconds_a_window": obfuscator.sampling_seconds(windows)}
 
 
 def _parameters(net: nn.Module) -> int:
@@ -57,9 +57,9 @@ def _parameters(net: nn.Module) -> int:
 class _Watcher(Checkpoint):
     """Is handed what a training has after each epoch; asks about that, and keeps nothing."""
 
-    def __init__(self, veil: Cloak, held: Windows, name: str, quick: bool) -> None:
-        self.veil, self.held, self.quick = veil, held, quick
-        self.net = veil._blank_net(f"encoder.{name}").eval().to(veil.device)
+    def __init__(self, obfuscator: Cloak, held: Windows, name: str, quick: bool) -> None:
+        self.obfuscator, self.held, self.quick = obfuscator, held, quick
+        self.net = obfuscator._blank_net(f"encoder.{name}").eval().to(obfuscator.device)
         self.found: list[dict[str, float]] = []
 
     def load(self, stage: str) -> dict[str, torch.Tensor]:
@@ -67,15 +67,15 @@ class _Watcher(Checkpoint):
 
     def save(self, stage: str, kept: Mapping[str, torch.Tensor], at_once: bool) -> None:
         self.net.load_state_dict(part_of(kept, "nets.0.0."))
-        codes = self.veil.encoded(self.net, self.held).cpu().numpy()
+        codes = self.obfuscator.encoded(self.net, self.held).cpu().numpy()
         self.found.append({name: self._bits(codes, name) for name in self.held.attributes})
 
     def _bits(self, codes: np.ndarray, name: str) -> float:
         return mutual_information_mine(
             codes,
             self.held.codes(name),
-            self.veil.seed,
+            self.obfuscator.seed,
             groups=self.held.recording,
             quick=self.quick,
-            device=self.veil.device,
+            device=self.obfuscator.device,
         )

@@ -10,7 +10,7 @@ from sensorveil.diffusion.features import FeatureSettings
 from sensorveil.diffusion.unet import UNetSettings
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.guided_settings import GuidedSettings
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 
 LAYERS = ("published", "small")
 """Whose networks: those of the paper, or ours, which are far smaller."""
@@ -83,9 +83,9 @@ class CloakSettings(GuidedSettings):
         """Whether the networks are ours."""
         return self.layers == "small"
 
-    def coder_course(self, count: int) -> Course:
+    def coder_course(self, count: int) -> TrainConfig:
         """How the autoencoder is trained on `count` windows."""
-        course = Course(self.coder_epochs, self.coder_batch, self.coder_rate)
+        course = TrainConfig(self.coder_epochs, self.coder_batch, self.coder_rate)
         return course.within(self.coder_limit, count)
 
     def unet(self, flat: bool, condition: int) -> UNetSettings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def example_windows(modality: str = "signal", seed: int = 0) -> Windows:
     labels = {KEEP: activity, HIDE: gender, "weight": gender ^ (subject % 2), "subject": subject}
     # Units of their own per channel, as real sensors have: gravity is not angular velocity.
     scale = np.array([9.81, 0.02]).reshape(1, 2, *(1,) * (len(shape) - 1))
-    return Windows.from_signal(signal * scale + 5 * scale, labels, rate=50.0)
+    return Windows.from_signal(signal * scale + 5 * scale, labels, sample_rate=50.0)
 
 
 def _fitted(made: Method, windows: Windows) -> Obfuscator:
@@ -66,10 +67,10 @@ def _short(made: Method) -> Obfuscator:
 
 def check_constructor_only_stores(made: Method, windows: Windows) -> None:
     """A new object has learnt nothing, and refuses to obfuscate."""
-    veil = made()
-    learnt = [name for name in vars(veil) if name.endswith("_")]
+    obfuscator = made()
+    learnt = [name for name in vars(obfuscator) if name.endswith("_")]
     assert not learnt, f"the constructor learnt {learnt}"
-    _refuses(lambda: veil.obfuscate(windows), "obfuscate before fit")
+    _refuses(lambda: obfuscator.obfuscate(windows), "obfuscate before fit")
 
 
 def check_output_fits_the_input(made: Method, windows: Windows) -> None:
@@ -78,7 +79,7 @@ def check_output_fits_the_input(made: Method, windows: Windows) -> None:
     hidden = _fitted(made, windows).obfuscate(windows, seed=1)
     assert len(hidden) == len(windows), "the number of windows changed"
     assert hidden.shape == windows.shape, "the shape changed"
-    assert hidden.rate == windows.rate, "the rate changed"
+    assert hidden.sample_rate == windows.sample_rate, "the rate changed"
     assert hidden.channels == windows.channels, "the channels changed"
     assert hidden.store.dtype == windows.store.dtype, "the kind of numbers changed"
     assert np.isfinite(hidden.signal).all(), "the output is not finite"
@@ -107,60 +108,67 @@ def check_units_are_kept(made: Method, windows: Windows) -> None:
 
 def check_seed_decides(made: Method, windows: Windows) -> None:
     """The same seed gives the same; without one, a random method never repeats itself."""
-    veil = _fitted(made, windows)
+    obfuscator = _fitted(made, windows)
     again = _fitted(made, windows)
-    first = veil.obfuscate(windows, seed=3).signal
-    assert (first == veil.obfuscate(windows, seed=3).signal).all(), "same seed, other output"
+    first = obfuscator.obfuscate(windows, seed=3).signal
+    assert (first == obfuscator.obfuscate(windows, seed=3).signal).all(), "same seed, other output"
     assert (first == again.obfuscate(windows, seed=3).signal).all(), "same training, other output"
-    repeats = bool((veil.obfuscate(windows).signal == veil.obfuscate(windows).signal).all())
+    repeats = bool(
+        (obfuscator.obfuscate(windows).signal == obfuscator.obfuscate(windows).signal).all()
+    )
     assert repeats != made.capabilities.random, "`random` in the capabilities is not true"
 
 
 def check_round_trip(made: Method, windows: Windows) -> None:
     """A run that was saved and loaded does the same; its folder holds the four files."""
-    veil = _fitted(made, windows)
+    obfuscator = _fitted(made, windows)
     with tempfile.TemporaryDirectory() as place:
-        folder = save_run(veil, Path(place) / "run")
+        folder = save_run(obfuscator, Path(place) / "run")
         loaded = load_run(folder)
-        _refuses(lambda: save_run(veil, folder), "save over a run")
-    same = loaded.obfuscate(windows, seed=2).signal == veil.obfuscate(windows, seed=2).signal
+        _refuses(lambda: save_run(obfuscator, folder), "save over a run")
+    same = loaded.obfuscate(windows, seed=2).signal == obfuscator.obfuscate(windows, seed=2).signal
     assert same.all(), "the loaded run gives another output"
-    assert loaded.policy_ == veil.policy_, "the loaded run has another policy"
+    assert loaded.policy_ == obfuscator.policy_, "the loaded run has another policy"
 
 
 def check_labels_are_not_used(made: Method, windows: Windows) -> None:
     """A method that does not need the wearer's labels gives the same whatever they are."""
     if made.capabilities.needs_wearer:
         return
-    veil = _fitted(made, windows)
+    obfuscator = _fitted(made, windows)
     blind = replace(windows, labels={n: np.zeros_like(c) for n, c in windows.labels.items()})
-    same = veil.obfuscate(windows, seed=4).signal == veil.obfuscate(blind, seed=4).signal
+    same = (
+        obfuscator.obfuscate(windows, seed=4).signal == obfuscator.obfuscate(blind, seed=4).signal
+    )
     assert same.all(), "the output depends on labels that the method says it does not need"
 
 
 def check_strengths(made: Method, windows: Windows) -> None:
     """An unknown knob is refused, and so are numbers that are none or too few."""
-    veil = _fitted(made, windows)
-    _refuses(lambda: veil.obfuscate(windows, {"no such knob": 1.0}), "take an unknown strength")
-    for name in veil.strength_names():
+    obfuscator = _fitted(made, windows)
+    _refuses(
+        lambda: obfuscator.obfuscate(windows, {"no such knob": 1.0}), "take an unknown strength"
+    )
+    for name in obfuscator.strength_names():
         for bad in (np.nan, np.inf, np.ones(len(windows) - 1)):
-            _refuses(lambda n=name, b=bad: veil.obfuscate(windows, {n: b}), f"take {name}={bad}")  # type: ignore[misc]
+            bad_strength = {name: bad}
+            _refuses(partial(obfuscator.obfuscate, windows, bad_strength), f"take {name}={bad}")
 
 
 def check_bad_windows(made: Method, windows: Windows) -> None:
     """NaN, infinities, no windows, and windows of another shape are refused."""
-    veil = _fitted(made, windows)
+    obfuscator = _fitted(made, windows)
     for bad in (np.nan, np.inf):
         signal = windows.signal
         signal.reshape(-1)[5] = bad
         spoilt = windows.replaced(signal)
-        _refuses(lambda s=spoilt: veil.obfuscate(s), f"obfuscate {bad}")  # type: ignore[misc]
+        _refuses(lambda s=spoilt: obfuscator.obfuscate(s), f"obfuscate {bad}")  # type: ignore[misc]
         _refuses(lambda s=spoilt: _fitted(made, s), f"train on {bad}")  # type: ignore[misc]
-    _refuses(lambda: veil.obfuscate(windows.select([])), "obfuscate nothing")
+    _refuses(lambda: obfuscator.obfuscate(windows.select([])), "obfuscate nothing")
     narrow = Windows.from_signal(windows.signal[:, :1])
     short = Windows.from_signal(windows.signal[..., :-1])
-    _refuses(lambda: veil.obfuscate(narrow), "obfuscate too few channels")
-    _refuses(lambda: veil.obfuscate(short), "obfuscate too short a window")
+    _refuses(lambda: obfuscator.obfuscate(narrow), "obfuscate too few channels")
+    _refuses(lambda: obfuscator.obfuscate(short), "obfuscate too short a window")
 
 
 def check_policies(made: Method, windows: Windows) -> None:
@@ -183,19 +191,19 @@ def check_policies(made: Method, windows: Windows) -> None:
 
 def check_new_hide(made: Method, windows: Windows) -> None:
     """One more hidden attribute without training all again, or a refusal; the old one stays."""
-    veil = _fitted(made, windows)
-    before = veil.obfuscate(windows, seed=5).signal
+    obfuscator = _fitted(made, windows)
+    before = obfuscator.obfuscate(windows, seed=5).signal
     if not made.capabilities.new_hide_without_generator:
-        _refuses(lambda: veil.add_hidden(windows, "weight"), "hide one more attribute")
+        _refuses(lambda: obfuscator.add_hidden(windows, "weight"), "hide one more attribute")
         return
-    more = veil.add_hidden(windows, "weight")
+    more = obfuscator.add_hidden(windows, "weight")
     assert more.policy_.hide == (HIDE, "weight"), "the new attribute is not hidden"
     more.obfuscate(windows, seed=5)
-    assert veil.policy_.hide == (HIDE,), "the old one hides more as well"
-    assert (veil.obfuscate(windows, seed=5).signal == before).all(), "the old one changed"
+    assert obfuscator.policy_.hide == (HIDE,), "the old one hides more as well"
+    assert (obfuscator.obfuscate(windows, seed=5).signal == before).all(), "the old one changed"
     short = Windows.from_signal(windows.signal[..., :-1], windows.labels)
     for bad, name in ((windows, HIDE), (windows, KEEP), (windows, "nonsense"), (short, "weight")):
-        _refuses(lambda b=bad, n=name: veil.add_hidden(b, n), f"add {name}")  # type: ignore[misc]
+        _refuses(lambda b=bad, n=name: obfuscator.add_hidden(b, n), f"add {name}")  # type: ignore[misc]
 
 
 def check_settings(made: Method, windows: Windows) -> None:

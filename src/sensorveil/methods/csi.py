@@ -25,8 +25,8 @@ from sensorveil.methods.base import Capabilities
 from sensorveil.methods.csi_settings import PRESETS, CsiSettings
 from sensorveil.methods.generator import ClassGenerator
 from sensorveil.methods.guarantee import Guarantee
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Course
+from sensorveil.nets.averaging import AveragedWeights
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import CsiTransformer, Repair, from_pairs
 from sensorveil.nets.degradation import Degradation, rf_diffusion
 from sensorveil.nets.generator_training import (
@@ -120,11 +120,11 @@ class CsiGenerator(ClassGenerator):
         """Equation (6)."""
         chosen = self.settings
         self._train_reader(windows)
-        averaged = Averaged(self._net, chosen.average)
+        averaged = AveragedWeights(self._net, chosen.average)
         self.metrics_["generator_loss"] = train_plainly(
             self._net,
             self._material(windows),
-            Course(chosen.epochs, chosen.batch, chosen.rate),
+            TrainConfig(chosen.epochs, chosen.batch, chosen.rate),
             derived(self.seed, _GENERATOR),
             averaged,
             self.checkpoint,
@@ -176,7 +176,7 @@ class CsiGenerator(ClassGenerator):
         self.scaling_ = Scaling(mean, np.full(shape, self.settings.scale, np.float32))
         windows = windows.scaled(self.scaling_)
         secret, owners = self._secret(), self._owners(windows)
-        averaged = Averaged(self._net, self.settings.average)
+        averaged = AveragedWeights(self._net, self.settings.average)
         with self._drawing():
             spent = [
                 self._train_reader_privately(windows, owners, secret),
@@ -251,9 +251,9 @@ class CsiGenerator(ClassGenerator):
             self._gather(windows), self._conditions(windows), degradation, self.settings.dropped
         )
 
-    def _reader_course(self) -> Course:
+    def _reader_course(self) -> TrainConfig:
         chosen = self.settings
-        return Course(chosen.reader_epochs, chosen.batch, chosen.reader_rate)
+        return TrainConfig(chosen.reader_epochs, chosen.batch, chosen.reader_rate)
 
     def _prepared(self, windows: Windows) -> Windows:
         """Without what the card did to the phases, where that is asked for."""

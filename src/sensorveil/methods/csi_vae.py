@@ -14,7 +14,7 @@ from sensorveil.methods.base import Capabilities, Settings
 from sensorveil.methods.generator import ClassGenerator
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.complex_vae import ComplexVae
-from sensorveil.nets.courses import Course, Player, train_players
+from sensorveil.nets.courses import TrainConfig, TrainingTarget, train
 from sensorveil.nets.seeding import derived, seeded
 
 _GENERATOR = 25  # what a seed is for
@@ -70,12 +70,12 @@ class CsiVae(ClassGenerator):
         chosen = self.settings
         self._train_reader(windows)
         net, gather, told = self._net, self._gather(windows), self._conditions(windows)
-        player = Player(net, lambda index: net.losses(gather(index), told[index]).mean())
-        (self.metrics_["generator_loss"],) = train_players(
+        player = TrainingTarget(net, lambda index: net.losses(gather(index), told[index]).mean())
+        (self.metrics_["generator_loss"],) = train(
             "generator",
             [player],
             len(windows),
-            Course(chosen.epochs, chosen.batch, chosen.rate),
+            TrainConfig(chosen.epochs, chosen.batch, chosen.rate),
             derived(self.seed, _GENERATOR),
             self.device,
             self.checkpoint,
@@ -97,9 +97,9 @@ class CsiVae(ClassGenerator):
         with seeded(int(torch.randint(2**31, (), generator=chance))):
             return self._net.losses(x, condition)
 
-    def _reader_course(self) -> Course:
+    def _reader_course(self) -> TrainConfig:
         chosen = self.settings
-        return Course(chosen.reader_epochs, chosen.batch, chosen.reader_rate)
+        return TrainConfig(chosen.reader_epochs, chosen.batch, chosen.reader_rate)
 
     def _nets(self) -> dict[str, nn.Module]:
         channels, length = self.shape_

@@ -30,8 +30,8 @@ class Downsample(Obfuscator):
 
     >>> signal = np.arange(16.0).reshape(2, 1, 8)
     >>> windows = Windows.from_signal(signal, {"activity": [0, 1], "gender": [1, 0]})
-    >>> veil = Downsample(factor=4).fit(windows, keep="activity", hide="gender")
-    >>> veil.obfuscate(windows).signal[0, 0].round(2).tolist()
+    >>> obfuscator = Downsample(factor=4).fit(windows, keep="activity", hide="gender")
+    >>> obfuscator.obfuscate(windows).signal[0, 0].round(2).tolist()
     [1.5, 1.5, 2.0, 3.0, 4.0, 5.0, 5.5, 5.5]
     """
 
@@ -44,11 +44,11 @@ class Downsample(Obfuscator):
     Settings = DownsampleSettings
     settings: DownsampleSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         pass
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         factors = strength.get("factor", np.full(len(windows), self.settings.factor))
         if (factors < 1).any():

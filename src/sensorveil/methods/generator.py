@@ -26,7 +26,7 @@ from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.classes import READER
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.cnn import as_real
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import as_pairs, from_pairs
 from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
@@ -124,12 +124,12 @@ class ClassGenerator(Obfuscator):
         """All networks by name, blank where nothing was learnt yet."""
 
     @abstractmethod
-    def _reader_course(self) -> Course:
+    def _reader_course(self) -> TrainConfig:
         """How the reader is trained."""
 
     # The contract.
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         known = self._prepared(windows.select(self._kept(windows).min(1) != UNKNOWN))
         self.nets_ = self._blank_nets()
         self.metrics_["privacy"] = self._learn(known).as_dict()
@@ -137,10 +137,10 @@ class ClassGenerator(Obfuscator):
             net.eval()
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         read = self._read(self._prepared(windows))
-        return self._made(read, strength, generator, self.shape_[-1])
+        return self._made(read, strength, rng, self.shape_[-1])
 
     def _condition(self, windows: Windows) -> np.ndarray:
         return self._read(self._prepared(windows)).cpu().numpy()
@@ -222,7 +222,7 @@ class ClassGenerator(Obfuscator):
         self,
         condition: torch.Tensor,
         strength: Mapping[str, np.ndarray],
-        generator: np.random.Generator,
+        rng: np.random.Generator,
         length: int,
     ) -> np.ndarray:
         """New windows in standard units, as many as conditions."""
@@ -234,9 +234,9 @@ class ClassGenerator(Obfuscator):
         parts = []
         for first in track(range(0, count, _PIECE), "windows"):
             rows = slice(first, min(first + _PIECE, count))
-            noise = generator.standard_normal((rows.stop - first, *shape), dtype=np.float32)
+            noise = rng.standard_normal((rows.stop - first, *shape), dtype=np.float32)
             start = torch.from_numpy(noise).to(self.device)
-            seed = int(generator.integers(2**63))
+            seed = int(rng.integers(2**63))
             parts.append(self._make(condition[rows], weight[rows], start, seed).cpu())
         return from_pairs(torch.cat(parts), self.complex_).numpy()
 
@@ -284,17 +284,17 @@ class ClassGenerator(Obfuscator):
     def _as_windows(self, made: np.ndarray, codes: np.ndarray) -> Windows:
         """Windows of nobody out of standard units and kept classes, named as in training."""
         labels = {name: codes[:, which] for which, name in enumerate(self.policy_.keep)}
-        found = Windows.from_signal(self.scaling_.undo(made), labels, self.rate_)
+        found = Windows.from_signal(self.scaling_.undo(made), labels, self.sample_rate_)
         named = {"subject": ("generated",), **{name: self.classes_[name] for name in labels}}
         return replace(found, classes=named, channels=self.channels_)
 
 
-def to_learn_from(veil: Obfuscator, windows: Windows, seed: int) -> Windows:
+def to_learn_from(obfuscator: Obfuscator, windows: Windows, seed: int) -> Windows:
     """What a method makes of labelled windows for others to learn from, with the same labels.
 
     A generator is told the label itself; other methods see the windows, and what they make keeps
     the label as well as they do.
     """
-    if isinstance(veil, ClassGenerator):
-        return veil.imitate(windows, seed=seed)
-    return veil.obfuscate(windows, seed=seed)
+    if isinstance(obfuscator, ClassGenerator):
+        return obfuscator.imitate(windows, seed=seed)
+    return obfuscator.obfuscate(windows, seed=seed)

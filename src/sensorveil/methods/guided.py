@@ -32,10 +32,10 @@ from sensorveil.diffusion.guidance import (
 from sensorveil.diffusion.mlp import ResidualDenoiser
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.diffusion.training import FromVelocity, in_half, train_denoiser
+from sensorveil.diffusion.training import FromVelocity, autocast_bf16, train_denoiser
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import Panel, seen_shape
+from sensorveil.measures.inference import Ensemble, seen_shape
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
@@ -70,7 +70,7 @@ class GuidedDiffusion(Obfuscator):
         """Whether the wearer's true class is what is avoided."""
         return self.settings.avoids == "wearer"
 
-    def altered(self, windows: Windows | None = None, **settings: Any) -> Self:
+    def with_settings(self, windows: Windows | None = None, **settings: Any) -> Self:
         """Another one with other settings and the same generator.
 
         All settings of guidance and sampling can be other ones. Those of hidden attributes' readers
@@ -94,7 +94,7 @@ class GuidedDiffusion(Obfuscator):
     def variants(self) -> dict[str, Self]:
         """Each other way to avoid, on the same weights."""
         others = (way for way in AVOIDED if way != self.settings.avoids)
-        return {f"{self.name}, avoids={way}": self.altered(avoids=way) for way in others}
+        return {f"{self.name}, avoids={way}": self.with_settings(avoids=way) for way in others}
 
     # What a method says.
 
@@ -151,8 +151,8 @@ class GuidedDiffusion(Obfuscator):
         if self.settings.panel:
             self.panel_ = self._panel().fit_codes(windows.scaled(None), codes, len(self.cells_))
 
-    def _panel(self) -> Panel:
-        return Panel(self.settings.panel, PANEL, derived(self.seed, READER), self.device)
+    def _panel(self) -> Ensemble:
+        return Ensemble(self.settings.panel, PANEL, derived(self.seed, READER), self.device)
 
     def _fit_generator(
         self, gather: Gather, told: torch.Tensor, seed: int, parts: Sequence[int] = ()
@@ -197,26 +197,26 @@ class GuidedDiffusion(Obfuscator):
 
     @torch.no_grad()
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        inputs = self._inputs(windows, strength, generator)
-        chance = torch.Generator().manual_seed(int(generator.integers(2**63)))
+        inputs = self._inputs(windows, strength, rng)
+        chance = torch.Generator().manual_seed(int(rng.integers(2**63)))
         signal = self._made(inputs, len(windows), chance)
         return signal[:, ::2] + 1j * signal[:, 1::2] if self.complex_ else signal
 
     def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, torch.Tensor]:
         """All that a window is made from: noise, what is told, what is avoided, how strongly."""
         chosen, count = self.settings, len(windows)
         tries = (chosen.tries,) if chosen.tries > 1 else ()
-        noise = generator.standard_normal((count, *tries, *self._space()), dtype=np.float32)
-        avoided = self._avoided(windows, generator)
+        noise = rng.standard_normal((count, *tries, *self._space()), dtype=np.float32)
+        avoided = self._avoided(windows, rng)
         weights = {"keep": _numbers(strength.get("keep", np.full(count, chosen.keep)))}
         for name, codes in avoided.items():
             given = _numbers(strength.get(name, np.full(count, chosen.avoid)))
             weights[name] = given * (codes != UNKNOWN).cpu()
-        told = self._told(windows, strength, generator)
+        told = self._told(windows, strength, rng)
         inputs = {"noise": torch.from_numpy(noise), "told": told}
         inputs |= {_code(name): codes for name, codes in avoided.items()}
         # What is switched off for all windows is not computed at all.
@@ -251,8 +251,8 @@ class GuidedDiffusion(Obfuscator):
         once, known_of, denoise = 1, _as_it_is, cast(Callable[..., torch.Tensor], net)
         if isinstance(net, ResidualDenoiser):
             # All tries of a window are told the same, at all levels: what that comes to is once.
-            once, known_of, denoise = chosen.tries, in_half(net.condition), net.denoised
-        denoiser = in_half(as_function(denoise, many and chosen.compiled))
+            once, known_of, denoise = chosen.tries, autocast_bf16(net.condition), net.denoised
+        denoiser = autocast_bf16(as_function(denoise, many and chosen.compiled))
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 
@@ -293,7 +293,7 @@ class GuidedDiffusion(Obfuscator):
         weighty = [name for name in self.policy_.hide if _weight(name) in piece]
         return [(reader(name), piece[_weight(name)]) for name in weighty]
 
-    def _avoided(self, windows: Windows, generator: np.random.Generator) -> dict[str, torch.Tensor]:
+    def _avoided(self, windows: Windows, rng: np.random.Generator) -> dict[str, torch.Tensor]:
         """The class of each hidden attribute that each window is to be led away from."""
         way = self.settings.avoids
         if way == "none":
@@ -304,7 +304,7 @@ class GuidedDiffusion(Obfuscator):
                 found[name] = self._read(windows, name).argmax(1)
             elif way == "random":
                 classes = len(self.classes_[name])
-                found[name] = self._tensor(generator.integers(classes, size=len(windows)))
+                found[name] = self._tensor(rng.integers(classes, size=len(windows)))
             elif name not in windows.attributes:
                 raise Refusal(f"avoids=wearer needs the true '{name}' of every window")
             else:
@@ -313,7 +313,7 @@ class GuidedDiffusion(Obfuscator):
 
     @torch.no_grad()
     def _told(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> torch.Tensor:
         """What the generator is told of each window: (n, features)."""
         if self.settings.told == "features":

@@ -9,7 +9,7 @@ from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Settings
 from sensorveil.methods.judging import JUDGES
 from sensorveil.methods.resample import ResampleSettings
-from sensorveil.nets.courses import Course
+from sensorveil.nets.courses import TrainConfig
 
 AVOIDED = ("wearer", "predicted", "random", "none")
 """What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
@@ -114,11 +114,11 @@ class GuidedSettings(Settings):
         self.require(numbers, name, "whole numbers with '-' between them")
         return tuple(int(part) for part in parts)
 
-    def generator_course(self, count: int) -> Course:
+    def generator_course(self, count: int) -> TrainConfig:
         """How the generator is trained on `count` windows."""
-        return Course(self.epochs, self.batch, self.rate).within(self.limit, count)
+        return TrainConfig(self.epochs, self.batch, self.rate).within(self.limit, count)
 
-    def reader_course(self, count: int) -> Course:
+    def reader_course(self, count: int) -> TrainConfig:
         """How all other networks are trained on `count` windows."""
-        course = Course(self.reader_epochs, self.reader_batch, self.reader_rate)
+        course = TrainConfig(self.reader_epochs, self.reader_batch, self.reader_rate)
         return course.within(self.reader_limit, count)

@@ -8,7 +8,7 @@ import torch
 
 from sensorveil.data.windows import Scaling
 from sensorveil.diffusion.guidance import Reader, Weight
-from sensorveil.measures.inference import Panel
+from sensorveil.measures.inference import Ensemble
 from sensorveil.nets.graphs import Inputs
 
 JUDGES = ("features", "panel")
@@ -56,7 +56,7 @@ def by_features(encoded: Callable[[torch.Tensor], torch.Tensor], centres: torch.
     return judge
 
 
-def by_panel(panel: Panel, scaling: Scaling, centres: torch.Tensor, is_complex: bool) -> Judge:
+def by_panel(panel: Ensemble, scaling: Scaling, centres: torch.Tensor, is_complex: bool) -> Judge:
     """The class that the panel reads, from signals in the standard units of `scaling`.
 
     A complex channel comes as two real ones, and the panel wants it as it is.

@@ -16,7 +16,7 @@ from torch import nn
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
-from sensorveil.nets.courses import Course, Gather, Player, train_players
+from sensorveil.nets.courses import Gather, TrainConfig, TrainingTarget, train
 from sensorveil.nets.mass import (
     AttributeNet,
     Transform,
@@ -100,8 +100,8 @@ class Mass(Obfuscator):
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = Mass(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-    >>> veil.obfuscate(windows, seed=1).shape
+    >>> obfuscator = Mass(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator.obfuscate(windows, seed=1).shape
     (2, 32)
     """
 
@@ -126,23 +126,26 @@ class Mass(Obfuscator):
     }
     settings: MassSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         chosen, count = self.settings, len(windows)
-        lesson = _Lesson(windows.on(self.device).__getitem__, {}, {}, {})
+        labelled_windows = _Lesson(windows.on(self.device).__getitem__, {}, {}, {})
         for name in (*self.policy_.keep, *self.policy_.hide):
             codes = torch.from_numpy(windows.codes(name).astype(np.int64)).to(self.device)
-            lesson.codes[name], lesson.entropies[name] = codes, label_entropy(codes)
-            lesson.readers[name] = self._trained_reader(lesson, name)
+            labelled_windows.codes[name], labelled_windows.entropies[name] = (
+                codes,
+                label_entropy(codes),
+            )
+            labelled_windows.readers[name] = self._trained_reader(labelled_windows, name)
         seed = derived(self.seed, _FEATURES)
         with seeded(seed):
             features = self._net(chosen.features)
-        course = Course(chosen.feature_epochs, chosen.reader_batch, chosen.reader_rate)
+        course = TrainConfig(chosen.feature_epochs, chosen.reader_batch, chosen.reader_rate)
         self.metrics_["features_loss"] = train_features(
-            features, lesson.gather, count, course, seed, self.device, self.checkpoint
+            features, labelled_windows.gather, count, course, seed, self.device, self.checkpoint
         )
-        self._fit_transform(lesson, features, count)
+        self._fit_transform(labelled_windows, features, count)
 
-    def _trained_reader(self, lesson: _Lesson, name: str) -> AttributeNet:
+    def _trained_reader(self, labelled_windows: _Lesson, name: str) -> AttributeNet:
         """Stage 1."""
         chosen = self.settings
         seed = derived(self.seed, _READER + sorted(self.classes_).index(name))
@@ -150,51 +153,51 @@ class Mass(Obfuscator):
             net = self._net(len(self.classes_[name]))
         self.metrics_[f"reader_loss_{name}"] = train_attribute_net(
             net,
-            lesson.gather,
-            lesson.codes[name],
-            Course(chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate),
+            labelled_windows.gather,
+            labelled_windows.codes[name],
+            TrainConfig(chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate),
             seed,
             stage=f"reader-{name}",
             checkpoint=self.checkpoint,
         )
         return net.eval()
 
-    def _fit_transform(self, lesson: _Lesson, features: AttributeNet, count: int) -> None:
+    def _fit_transform(self, labelled_windows: _Lesson, features: AttributeNet, count: int) -> None:
         """Stage 3: the transform and F in turns with the hidden attributes' readers."""
         chosen, seed, hide = self.settings, derived(self.seed, _TRANSFORM), self.policy_.hide
         with seeded(seed):
             self.net_ = Transform(self.shape_).to(self.device)
 
         def transform(index: torch.Tensor) -> torch.Tensor:
-            signal = lesson.gather(index)
+            signal = labelled_windows.gather(index)
             output = self.net_(signal, torch.randn_like(signal))
             told = paired_info_nce(features(signal), features(output))
-            return told + self._penalties(lesson, output, index)
+            return told + self._penalties(labelled_windows, output, index)
 
         def accuse(index: torch.Tensor) -> torch.Tensor:
-            signal = lesson.gather(index)
+            signal = labelled_windows.gather(index)
             with torch.no_grad():
                 output = self.net_(signal, torch.randn_like(signal))
-            return torch.stack([lesson.surprise(name, output, index) for name in hide]).sum()
+            return torch.stack(
+                [labelled_windows.surprise(name, output, index) for name in hide]
+            ).sum()
 
         players = [
-            Player(nn.ModuleList([self.net_, features]), transform),
-            Player(nn.ModuleList(lesson.readers[name] for name in hide), accuse),
+            TrainingTarget(nn.ModuleList([self.net_, features]), transform),
+            TrainingTarget(nn.ModuleList(labelled_windows.readers[name] for name in hide), accuse),
         ]
-        course = Course(chosen.epochs, chosen.batch, chosen.rate, chosen.weight_decay)
-        losses = train_players(
-            "transform", players, count, course, seed, self.device, self.checkpoint
-        )
+        course = TrainConfig(chosen.epochs, chosen.batch, chosen.rate, chosen.weight_decay)
+        losses = train("transform", players, count, course, seed, self.device, self.checkpoint)
         self.metrics_["transform_loss"], self.metrics_["adversary_loss"] = losses
         self.net_.eval()
 
     def _penalties(
-        self, lesson: _Lesson, output: torch.Tensor, index: torch.Tensor
+        self, labelled_windows: _Lesson, output: torch.Tensor, index: torch.Tensor
     ) -> torch.Tensor:
         """For each limit that does not hold."""
         terms = []
-        for name, entropy in lesson.entropies.items():
-            unsure = lesson.surprise(name, output, index)
+        for name, entropy in labelled_windows.entropies.items():
+            unsure = labelled_windows.surprise(name, output, index)
             if name in self.policy_.hide:
                 terms.append(told_too_much(unsure, entropy, self.settings.allowed))
             else:
@@ -208,11 +211,11 @@ class Mass(Obfuscator):
 
     @torch.no_grad()
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         made = []
         for signal in windows.batches(_PIECE):
-            noise = generator.standard_normal(signal.shape, dtype=np.float32)
+            noise = rng.standard_normal(signal.shape, dtype=np.float32)
             given = [torch.from_numpy(one).to(self.device) for one in (signal, noise)]
             made.append(self.net_(*given).cpu().numpy())
         return np.concatenate(made)

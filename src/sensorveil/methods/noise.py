@@ -45,8 +45,8 @@ class Noise(Obfuscator):
 
     >>> signal = np.random.default_rng(0).normal(size=(50, 1, 64))
     >>> windows = Windows.from_signal(signal, {"activity": [0, 1] * 25, "gender": [1, 0] * 25})
-    >>> veil = Noise(snr=10.0).fit(windows, keep="activity", hide="gender")
-    >>> added = veil.obfuscate(windows, seed=1).signal - windows.signal
+    >>> obfuscator = Noise(snr=10.0).fit(windows, keep="activity", hide="gender")
+    >>> added = obfuscator.obfuscate(windows, seed=1).signal - windows.signal
     >>> round(10 * np.log10(windows.signal.var() / added.var()))
     10
     """
@@ -62,11 +62,11 @@ class Noise(Obfuscator):
     Settings = NoiseSettings
     settings: NoiseSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         pass
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         unused = "epsilon" if self.settings.kind == "gaussian" else "snr"
         if unused in strength:
@@ -79,9 +79,7 @@ class Noise(Obfuscator):
             if (np.abs(decibels) > _MOST_DECIBELS).any():
                 raise Refusal(f"strength 'snr' must be within {_MOST_DECIBELS} dB")
             power = 10 ** (-decibels / 10) / (2 if windows.is_complex else 1)
-            noisy = signal + generator.normal(size=signal.shape) * np.sqrt(power).reshape(
-                per_window
-            )
+            noisy = signal + rng.normal(size=signal.shape) * np.sqrt(power).reshape(per_window)
         else:
             epsilon = strength.get("epsilon", np.full(len(windows), self.settings.epsilon))
             if (epsilon <= 0).any():
@@ -89,7 +87,7 @@ class Noise(Obfuscator):
             clip, numbers = self.settings.clip, signal[0].size
             with np.errstate(over="ignore"):  # an infinite output is refused by the base
                 scale = (2 * clip * numbers / epsilon).reshape(per_window)
-            noisy = np.clip(signal, -clip, clip) + generator.laplace(size=signal.shape) * scale
+            noisy = np.clip(signal, -clip, clip) + rng.laplace(size=signal.shape) * scale
         return _joined(noisy, windows.is_complex)
 
 

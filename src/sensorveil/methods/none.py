@@ -14,8 +14,8 @@ class NoObfuscation(Obfuscator):
     """Returns what it is given.
 
     >>> windows = Windows.from_signal(np.ones((2, 1, 4)), {"activity": [0, 1], "gender": [1, 0]})
-    >>> veil = NoObfuscation().fit(windows, keep="activity", hide="gender")
-    >>> bool((veil.obfuscate(windows).signal == windows.signal).all())
+    >>> obfuscator = NoObfuscation().fit(windows, keep="activity", hide="gender")
+    >>> bool((obfuscator.obfuscate(windows).signal == windows.signal).all())
     True
     """
 
@@ -23,10 +23,10 @@ class NoObfuscation(Obfuscator):
     summary = "the data as it is"
     capabilities = Capabilities(random=False)
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         pass
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         return windows.signal

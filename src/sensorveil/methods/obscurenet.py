@@ -73,8 +73,8 @@ class ObscureNet(ClassAutoencoder):
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = ObscureNet(epochs=5, reader_epochs=2).fit(windows, keep="activity", hide="gender")
-    >>> veil.obfuscate(windows, seed=1).shape
+    >>> obfuscator = ObscureNet(epochs=5, reader_epochs=2).fit(windows, keep="activity", hide="gender")
+    >>> obfuscator.obfuscate(windows, seed=1).shape
     (2, 32)
     """
 
@@ -116,20 +116,20 @@ class ObscureNetPipeline(Obfuscator):
         other.stages_ = [stage.with_modifier(name) for stage in self.stages_]
         return other
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         self.stages_ = [self._stage(name) for name in self.policy_.hide]
         readers: SharedReaders = {}  # all stages read the kept attributes alike
         for name, stage in zip(self.policy_.hide, self.stages_, strict=True):
             stage.shared_readers = readers
-            stage._fit(windows, generator)
+            stage._fit(windows, rng)
             train_networks([stage])
             self.metrics_[name] = stage.metrics_
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         for stage in self.stages_:
-            signal = stage._obfuscate(windows, strength, generator)
+            signal = stage._obfuscate(windows, strength, rng)
             windows = windows.replaced(self.scaling_.undo(signal)).scaled(self.scaling_)
         return signal
 
@@ -143,7 +143,7 @@ class ObscureNetPipeline(Obfuscator):
         stage.policy_ = Policy(self.policy_.keep, (hidden,))
         stage.origin_, stage.made_, stage.metrics_ = self.origin_, {}, {}
         stage.shape_, stage.complex_ = self.shape_, self.complex_
-        stage.rate_, stage.channels_ = self.rate_, self.channels_
+        stage.sample_rate_, stage.channels_ = self.sample_rate_, self.channels_
         stage.classes_, stage.scaling_ = self.classes_, self.scaling_
         return stage
 

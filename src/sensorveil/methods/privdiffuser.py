@@ -53,12 +53,12 @@ class PrivDiffuser(GuidedDiffusion):
 
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> veil = PrivDiffuser(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-    >>> veil.strength_names()
+    >>> obfuscator = PrivDiffuser(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator.strength_names()
     ('keep', 'gender')
-    >>> veil.obfuscate(windows, {"keep": 2.0, "gender": 0.1}, seed=1).shape
+    >>> obfuscator.obfuscate(windows, {"keep": 2.0, "gender": 0.1}, seed=1).shape
     (2, 32)
-    >>> veil.add_hidden(windows, "weight").policy_.hide  # trains one small model
+    >>> obfuscator.add_hidden(windows, "weight").policy_.hide  # trains one small model
     ('gender', 'weight')
     """
 
@@ -69,7 +69,7 @@ class PrivDiffuser(GuidedDiffusion):
     settings: PrivDiffuserSettings
     of_readers = ("regularise",)
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         known = windows.select(self._kept(windows).min(1) != UNKNOWN)
         seed = derived(self.seed, _SURROGATE)
         with seeded(seed):

@@ -14,7 +14,7 @@ import numpy as np
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.files import part_of
-from sensorveil.measures.inference import InferenceSettings, Panel, input_shape
+from sensorveil.measures.inference import ClassifierSettings, Ensemble, input_shape
 from sensorveil.methods.base import Capabilities, Obfuscator, Settings
 from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.nets.seeding import derived
@@ -40,9 +40,9 @@ class ResampleSettings(Settings):
         for name, value in vars(self).items():
             self.require(value > 0, name, "above 0")
 
-    def reader(self) -> InferenceSettings:
+    def reader(self) -> ClassifierSettings:
         """One of the classifiers."""
-        return InferenceSettings(self.width, self.epochs, self.batch, self.rate)
+        return ClassifierSettings(self.width, self.epochs, self.batch, self.rate)
 
 
 class Resample(Obfuscator):
@@ -62,7 +62,7 @@ class Resample(Obfuscator):
     }
     settings: ResampleSettings
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         codes, self.cells_ = joint_classes(windows, self.policy_.keep)
         known = codes != UNKNOWN
         self.pool_ = windows.select(known).compact().scaled(None)
@@ -76,22 +76,22 @@ class Resample(Obfuscator):
         self.metrics_["pool_windows_by_class"] = np.bincount(self.pool_code_).tolist()
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         read = self.reader_.predict(windows)
         drawn = np.empty(len(windows), int)
         for code in np.unique(read):
             donors = np.flatnonzero(self.pool_code_ == code)
             chosen = read == code
-            drawn[chosen] = donors[generator.integers(len(donors), size=int(chosen.sum()))]
+            drawn[chosen] = donors[rng.integers(len(donors), size=int(chosen.sum()))]
         return self.scaling_.apply(self.pool_.batch(drawn))
 
     def _condition(self, windows: Windows) -> np.ndarray:
         return np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
 
-    def _reader(self) -> Panel:
+    def _reader(self) -> Ensemble:
         chosen = self.settings
-        return Panel(chosen.readers, chosen.reader(), derived(self.seed, READER), self.device)
+        return Ensemble(chosen.readers, chosen.reader(), derived(self.seed, READER), self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         parts = {
@@ -116,7 +116,7 @@ class Resample(Obfuscator):
             recordings=("pool",),
             labels={},
             classes={},
-            rate=self.rate_,
+            sample_rate=self.sample_rate_,
             channels=self.channels_,
         )
         shape = input_shape(self.pool_)

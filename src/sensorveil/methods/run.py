@@ -30,20 +30,25 @@ FILES = ("config.json", "model.safetensors", "card.md", "metrics.json")
 """What a run folder holds, and nothing else."""
 
 
-def save_run(veil: Obfuscator, path: Path | str) -> Path:
+def save_run(obfuscator: Obfuscator, path: Path | str) -> Path:
     """Writes a fitted obfuscator to a new folder."""
     from safetensors.numpy import save_file
 
-    veil.strength_names()  # refuses what was not fitted
-    arrays = {f"method.{name}": array for name, array in veil._state().items()}
-    arrays |= {"scaling.mean": veil.scaling_.mean, "scaling.deviation": veil.scaling_.deviation}
+    obfuscator.strength_names()  # refuses what was not fitted
+    arrays = {f"method.{name}": array for name, array in obfuscator._state().items()}
+    arrays |= {
+        "scaling.mean": obfuscator.scaling_.mean,
+        "scaling.deviation": obfuscator.scaling_.deviation,
+    }
     flat = {
         name: np.ascontiguousarray(part) for n, a in arrays.items() for name, part in _real(n, a)
     }
     with written_folder(path) as folder:
-        write_json(folder / "config.json", {**_config(veil), "made": conditions(veil.device)})
-        write_json(folder / "metrics.json", veil.metrics_)
-        (folder / "card.md").write_text(run_card(veil), "utf-8")
+        write_json(
+            folder / "config.json", {**_config(obfuscator), "made": conditions(obfuscator.device)}
+        )
+        write_json(folder / "metrics.json", obfuscator.metrics_)
+        (folder / "card.md").write_text(run_card(obfuscator), "utf-8")
         save_file(flat, folder / "model.safetensors")
     return Path(path)
 
@@ -60,38 +65,40 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
         made = method(config["method"])
         # A setting that came later than the run had no part in it: its default, not the preset's.
         settings = {**asdict(made.Settings()), **config["settings"]}
-        veil = made(config["preset"], config["seed"], device, **settings)
-        veil.policy_ = Policy.of(config["keep"], config["hide"])
-        veil.origin_ = Origin(**config["origin"]) if config["origin"] else None
-        veil.shape_ = tuple(config["shape"])
-        veil.complex_ = bool(config["complex"])
-        veil.rate_ = float(config["rate"])
-        veil.channels_ = tuple(config["channels"])
-        veil.classes_ = {name: tuple(values) for name, values in config["classes"].items()}
-        veil.scaling_ = Scaling(arrays.pop("scaling.mean"), arrays.pop("scaling.deviation"))
-        veil.made_ = config["made"]
-        veil.metrics_ = read_json(folder / "metrics.json")
-        veil._restore({name.removeprefix("method."): array for name, array in arrays.items()})
+        obfuscator = made(config["preset"], config["seed"], device, **settings)
+        obfuscator.policy_ = Policy.of(config["keep"], config["hide"])
+        obfuscator.origin_ = Origin(**config["origin"]) if config["origin"] else None
+        obfuscator.shape_ = tuple(config["shape"])
+        obfuscator.complex_ = bool(config["complex"])
+        obfuscator.sample_rate_ = float(config["rate"])
+        obfuscator.channels_ = tuple(config["channels"])
+        obfuscator.classes_ = {name: tuple(values) for name, values in config["classes"].items()}
+        obfuscator.scaling_ = Scaling(arrays.pop("scaling.mean"), arrays.pop("scaling.deviation"))
+        obfuscator.made_ = config["made"]
+        obfuscator.metrics_ = read_json(folder / "metrics.json")
+        obfuscator._restore({name.removeprefix("method."): array for name, array in arrays.items()})
     except Refusal:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise Refusal(f"{folder} is not a run of sensorveil, or is damaged ({error})") from None
-    return veil
+    return obfuscator
 
 
-def run_card(veil: Obfuscator) -> str:
+def run_card(obfuscator: Obfuscator) -> str:
     """A page for people: what the run is, what it was trained on, what to beware of."""
-    able, policy, origin = veil.capabilities, veil.policy_, veil.origin_
+    able, policy, origin = obfuscator.capabilities, obfuscator.policy_, obfuscator.origin_
     data = "windows handed over by a program"
     if origin:
         data = (
             f"{origin.dataset}, split {origin.split}, fold {origin.fold}, part {origin.part}"
             f" (protocol {origin.protocol})"
         )
-    beware = list(veil.notices())
-    if veil.needs_wearer():
+    beware = list(obfuscator.notices())
+    if obfuscator.needs_wearer():
         beware.append("Obfuscating needs the wearer's true hidden labels.")
-    if veil.metrics_.get("emits_donors", able.emits_donors):  # a run may know better than its kind
+    if obfuscator.metrics_.get(
+        "emits_donors", able.emits_donors
+    ):  # a run may know better than its kind
         beware.append(
             "The output consists of training people's own windows: they must have agreed to that,"
             " and this folder holds those windows."
@@ -100,20 +107,20 @@ def run_card(veil: Obfuscator) -> str:
         "No attacker was asked by this file; `sensorveil evaluate` measures what is left."
     )
     lines = [
-        f"# {veil.name}: {veil.summary}",
+        f"# {obfuscator.name}: {obfuscator.summary}",
         "",
         f"- keeps: {', '.join(policy.keep)}",
         f"- hides: {', '.join(policy.hide)}",
-        f"- trained on: {data}; {veil.metrics_.get('windows')} windows of shape {veil.shape_}"
-        f" at {veil.rate_:g} Hz",
-        f"- preset {veil.preset}, seed {veil.seed}, settings {veil.about()}",
-        f"- strengths: {', '.join(veil.strength_names()) or 'none'}",
+        f"- trained on: {data}; {obfuscator.metrics_.get('windows')} windows of shape {obfuscator.shape_}"
+        f" at {obfuscator.sample_rate_:g} Hz",
+        f"- preset {obfuscator.preset}, seed {obfuscator.seed}, settings {obfuscator.about()}",
+        f"- strengths: {', '.join(obfuscator.strength_names()) or 'none'}",
         f"- made by sensorveil {__version__}",
         "",
         "## Beware",
         *(f"- {line}" for line in beware),
         "",
-        *_bound_lines(veil.metrics_),
+        *_bound_lines(obfuscator.metrics_),
     ]
     return "\n".join(lines)
 
@@ -151,20 +158,20 @@ def _epsilon_line(epsilon: float, budget: float) -> str:
     )
 
 
-def _config(veil: Obfuscator) -> dict[str, Any]:
+def _config(obfuscator: Obfuscator) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": __version__,
-        "method": veil.name,
-        **veil.made_with(),
-        "keep": list(veil.policy_.keep),
-        "hide": list(veil.policy_.hide),
-        "origin": asdict(veil.origin_) if veil.origin_ else None,
-        "shape": list(veil.shape_),
-        "complex": veil.complex_,
-        "rate": veil.rate_,
-        "channels": list(veil.channels_),
-        "classes": {name: list(values) for name, values in veil.classes_.items()},
+        "method": obfuscator.name,
+        **obfuscator.made_with(),
+        "keep": list(obfuscator.policy_.keep),
+        "hide": list(obfuscator.policy_.hide),
+        "origin": asdict(obfuscator.origin_) if obfuscator.origin_ else None,
+        "shape": list(obfuscator.shape_),
+        "complex": obfuscator.complex_,
+        "rate": obfuscator.sample_rate_,
+        "channels": list(obfuscator.channels_),
+        "classes": {name: list(values) for name, values in obfuscator.classes_.items()},
     }
 
 

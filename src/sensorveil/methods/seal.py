@@ -19,7 +19,7 @@ from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
 from sensorveil.measures.counting import people_folds
-from sensorveil.measures.inference import InferenceSettings, Panel, seen_shape
+from sensorveil.measures.inference import ClassifierSettings, Ensemble, seen_shape
 from sensorveil.measures.response import randomised, within_budget
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
@@ -44,8 +44,8 @@ class Seal(Obfuscator):
 
     >>> import sensorveil
     >>> windows = sensorveil.load("simulated", people=8, windows=10)
-    >>> veil = Seal(epochs=1, rhythm=3).fit(windows.train, keep="activity", hide="gender")
-    >>> veil.metrics_["generator"], veil.encoder_.count  # 4 activities x 3 x 3 levels
+    >>> obfuscator = Seal(epochs=1, rhythm=3).fit(windows.train, keep="activity", hide="gender")
+    >>> obfuscator.metrics_["generator"], obfuscator.encoder_.count  # 4 activities x 3 x 3 levels
     ('pool', 36)
     """
 
@@ -105,9 +105,9 @@ class Seal(Obfuscator):
 
     # Training.
 
-    def _fit(self, windows: Windows, generator: np.random.Generator) -> None:
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         made = self._generator_name()
-        held = self._held_out(windows, generator)
+        held = self._held_out(windows, rng)
         learnt = windows.select(~held)
         if held.any():  # whoever is counted must not even be in the units
             self.scaling_ = Scaling.of(learnt.scaled(None))
@@ -116,7 +116,7 @@ class Seal(Obfuscator):
         learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
         movement = self._movement(learnt, codes)
         common = offered(learnt, movement)
-        levels = self._levels(learnt, codes, movement, common, generator)
+        levels = self._levels(learnt, codes, movement, common, rng)
         self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
         clear = self._clear(learnt, codes, common)
         movement = movement.select(clear)
@@ -138,7 +138,7 @@ class Seal(Obfuscator):
         codes: np.ndarray,
         movement: Movement,
         common: np.ndarray,
-        generator: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[int, int]:
         """How many levels of each: those that are set, or found where a search is asked for."""
         fewest = int(np.bincount(movement.read[common]).min())
@@ -147,7 +147,7 @@ class Seal(Obfuscator):
             return most
         seen = self._movement(learnt, self._read_by_strangers(learnt, codes))
         hide = self.policy_.hide
-        candidates = tried(learnt, movement, seen, common, len(self.cells_), hide, most, generator)
+        candidates = tried(learnt, movement, seen, common, len(self.cells_), hide, most, rng)
         best = chosen(candidates, self.settings.max_advantage)
         self.metrics_["search"] = [one.as_dict() for one in candidates]
         return best.rhythm, best.intensity
@@ -192,9 +192,9 @@ class Seal(Obfuscator):
             "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
         }
 
-    def _held_out(self, windows: Windows, generator: np.random.Generator) -> np.ndarray:
+    def _held_out(self, windows: Windows, rng: np.random.Generator) -> np.ndarray:
         """Which windows are of people who are counted for the bound, and not learnt from."""
-        people = generator.permutation(np.unique(windows.subject))
+        people = rng.permutation(np.unique(windows.subject))
         count = round(self.settings.held_out * len(people))
         if self.settings.held_out and not 0 < count < len(people):
             raise Refusal(
@@ -210,19 +210,19 @@ class Seal(Obfuscator):
     def _generator(self, name: str) -> Generator:
         return GENERATORS[name](derived(self.seed, _MAKER), self.device, self.settings.steps)
 
-    def _reader(self) -> Panel:
+    def _reader(self) -> Ensemble:
         one = self.settings
-        settings = InferenceSettings(one.width, one.epochs, one.batch, one.rate)
-        return Panel(one.readers, settings, derived(self.seed, READER), self.device)
+        settings = ClassifierSettings(one.width, one.epochs, one.batch, one.rate)
+        return Ensemble(one.readers, settings, derived(self.seed, READER), self.device)
 
     # Obfuscation.
 
     def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], generator: np.random.Generator
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        codes = self._told(self._encode(windows), windows, strength, generator)
-        signal = self.generator_.make(self.served_[codes], generator)
-        samples = round(self.settings.join * self.rate_)
+        codes = self._told(self._encode(windows), windows, strength, rng)
+        signal = self.generator_.make(self.served_[codes], rng)
+        samples = round(self.settings.join * self.sample_rate_)
         return joined(signal, self._before(windows), samples) if samples else signal
 
     def _told(
@@ -230,7 +230,7 @@ class Seal(Obfuscator):
         codes: np.ndarray,
         windows: Windows,
         strength: Mapping[str, np.ndarray],
-        generator: np.random.Generator,
+        rng: np.random.Generator,
     ) -> np.ndarray:
         """The codes that windows are made from: as they are, or by randomised response."""
         if not strength and not self.settings.epsilon:
@@ -247,7 +247,7 @@ class Seal(Obfuscator):
         if budget.any():
             owner = whose(windows, self.settings.past)
             epsilon = within_budget(epsilon, budget, owner, windows.start)
-        return randomised(codes, self.encoder_.count, epsilon, generator)
+        return randomised(codes, self.encoder_.count, epsilon, rng)
 
     def _encode(self, windows: Windows) -> np.ndarray:
         return self.encoder_.encode(self._movement(windows, self._read(windows)))
@@ -257,7 +257,7 @@ class Seal(Obfuscator):
         return self._followed(self.reader_.probabilities(windows), windows)
 
     def _followed(self, shares: np.ndarray, windows: Windows) -> np.ndarray:
-        steady = self.settings.steady * self.rate_
+        steady = self.settings.steady * self.sample_rate_
         return followed(shares, windows.recording, windows.start, windows.length, steady)
 
     def _movement(self, windows: Windows, read: np.ndarray) -> Movement:

@@ -65,17 +65,17 @@ def measured(windows: Windows) -> np.ndarray:
 
     >>> time = np.arange(128) / 50
     >>> signal = np.stack([np.sin(2 * np.pi * 2 * time), 3 * np.sin(2 * np.pi * 4 * time)])
-    >>> rhythm, intensity = measured(Windows.from_signal(signal[:, None], rate=50.0)).T
+    >>> rhythm, intensity = measured(Windows.from_signal(signal[:, None], sample_rate=50.0)).T
     >>> print(f"{np.exp(np.diff(rhythm))[0]:.2f} {np.exp(np.diff(intensity))[0]:.2f}")
     2.00 9.09
     """
     if not _has_rhythm(windows):
         return np.zeros((len(windows), 2))
     parts = [
-        frequency_and_energy(np.abs(batch) if windows.is_complex else batch, windows.rate)
+        frequency_and_energy(np.abs(batch) if windows.is_complex else batch, windows.sample_rate)
         for batch in windows.batches(_BATCH)
     ]
-    least = np.array([windows.rate / windows.length, _STILL])
+    least = np.array([windows.sample_rate / windows.length, _STILL])
     return np.log(np.maximum(np.concatenate(parts, axis=1).T, least))
 
 
@@ -84,7 +84,7 @@ def rivals(windows: Windows) -> np.ndarray:
 
     >>> time = np.arange(128) / 50
     >>> two = np.sin(2 * np.pi * 3.125 * time) + 0.5 * np.sin(2 * np.pi * 6.25 * time)
-    >>> round(float(rivals(Windows.from_signal(two[None, None], rate=50.0))[0]), 3)
+    >>> round(float(rivals(Windows.from_signal(two[None, None], sample_rate=50.0))[0]), 3)
     0.25
     """
     if not _has_rhythm(windows):

@@ -29,7 +29,7 @@ from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import train_denoiser
 from sensorveil.files import part_of
 from sensorveil.methods.pieces import as_real, pieces
-from sensorveil.nets.courses import Course, Gather
+from sensorveil.nets.courses import Gather, TrainConfig
 from sensorveil.nets.seeding import derived, seeded
 
 _CODER, _DENOISER = 1, 2  # what seeds are for
@@ -156,7 +156,7 @@ class Diffusion:
         return NoiseSchedule.linear().to(self.device)
 
 
-def _course(steps: int, batch: int, rate: float, count: int) -> Course:
+def _course(steps: int, batch: int, rate: float, count: int) -> TrainConfig:
     """So many steps at least, whatever the number of windows."""
     batch = min(batch, count)
-    return Course(-(-steps // (count // batch)), batch, rate)
+    return TrainConfig(-(-steps // (count // batch)), batch, rate)

@@ -51,7 +51,7 @@ def tried(
     classes: int,
     hide: Sequence[str],
     most: tuple[int, int],
-    generator: np.random.Generator,
+    rng: np.random.Generator,
 ) -> list[Candidate]:
     """All codes of 1, 3, 5, ... levels up to `most`, smaller ones first.
 
@@ -59,7 +59,7 @@ def tried(
     the people takes them for. A wearer may be somebody it knows, or not: what tells more counts.
     `common` are the windows that may be donors' (`offered`).
     """
-    people = generator.permutation(np.unique(windows.subject))
+    people = rng.permutation(np.unique(windows.subject))
     donor = np.isin(windows.subject, people[: max(1, round(_DONORS * len(people)))])
     pool, others = np.flatnonzero(donor & common), np.flatnonzero(~donor)
     sizes = sorted(
@@ -71,7 +71,7 @@ def tried(
         codes = encoder.encode(seen)
         both = (encoder.encode(movement), codes)
         advantages = {name: max(_tells(one, windows, name) for one in both) for name in hide}
-        kept = _kept(encoder, movement, codes, pool, others, windows.recording, generator)
+        kept = _kept(encoder, movement, codes, pool, others, windows.recording, rng)
         found.append(Candidate(rhythm, intensity, advantages, *kept))
     return found
 
@@ -117,7 +117,7 @@ def _kept(
     pool: np.ndarray,
     others: np.ndarray,
     recording: np.ndarray,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Correlations of frequency and of energy, with donors drawn as the pool draws them."""
     given = encoder.donated(movement)[pool]
@@ -125,7 +125,7 @@ def _kept(
     numbers = np.bincount(given, minlength=encoder.count)
     wanted = encoder.nearest(numbers > 0)[codes[others]]
     first = np.cumsum(numbers) - numbers
-    drawn = pool[first[wanted] + generator.integers(numbers[wanted])]
+    drawn = pool[first[wanted] + rng.integers(numbers[wanted])]
     before, after = np.exp(movement.values[others]), np.exp(movement.values[drawn])
     found = [
         within_correlation(before[:, which], after[:, which], recording[others]) for which in (0, 1)

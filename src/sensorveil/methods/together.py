@@ -20,7 +20,7 @@ _OWN = {"alpha", "beta", "modifier", "read_hidden"}
 
 
 def fit_together(
-    veils: Veils,
+    obfuscators: Veils,
     windows: Windows,
     keep: str | Sequence[str],
     hide: str | Sequence[str],
@@ -33,59 +33,66 @@ def fit_together(
     earlier call on the same windows, which are then not trained again.
     """
     alike = [
-        {name: value for name, value in veil.about().items() if name not in _OWN}
-        | {"device": veil.device, "method": veil.name}
-        for veil in veils
+        {name: value for name, value in obfuscator.about().items() if name not in _OWN}
+        | {"device": obfuscator.device, "method": obfuscator.name}
+        for obfuscator in obfuscators
     ]
     for other in alike:
         differing = [name for name in alike[0] if other.get(name) != alike[0][name]]
         if differing:
             raise Refusal(f"methods that are fitted together must have one '{differing[0]}'")
-    _prepare(veils, windows, keep, hide, {} if readers is None else readers)
-    train_networks(veils)
-    return veils
+    _prepare(obfuscators, windows, keep, hide, {} if readers is None else readers)
+    train_networks(obfuscators)
+    return obfuscators
 
 
 def training_seconds(
-    veil: ClassAutoencoder, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]
+    obfuscator: ClassAutoencoder,
+    windows: Windows,
+    keep: str | Sequence[str],
+    hide: str | Sequence[str],
 ) -> dict[str, float]:
     """Seconds of the class networks in one batched pass, and one by one; readers do not count.
 
     Each way goes twice, in turns, and the better time counts: the first pays for starting up.
     """
-    _prepare([veil], windows, keep, hide, {})
-    lesson, schedule, design = veil._lesson, veil._schedule(), veil._design()
-    gather = lesson.windows.on(veil.device)
+    _prepare([obfuscator], windows, keep, hide, {})
+    labelled_windows, schedule, design = (
+        obfuscator._lesson,
+        obfuscator._schedule(),
+        obfuscator._design(),
+    )
+    gather = labelled_windows.windows.on(obfuscator.device)
 
     def seconds(passes: Sequence[Sequence[NetworkSpec]]) -> float:
         started = time.perf_counter()
         for specs in passes:
             train_factorised(
-                design, specs, lambda index: as_numbers(gather[index]), schedule, veil.device
+                design, specs, lambda index: as_numbers(gather[index]), schedule, obfuscator.device
             )
         if gather.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
     ways: dict[str, Sequence[Sequence[NetworkSpec]]] = {
-        "batched": [lesson.specs],
-        "one by one": [[spec] for spec in lesson.specs],
+        "batched": [labelled_windows.specs],
+        "one by one": [[spec] for spec in labelled_windows.specs],
     }
     rounds = [{name: seconds(passes) for name, passes in ways.items()} for _ in range(2)]
     return {name: min(times[name] for times in rounds) for name in ways}
 
 
 def _prepare(
-    veils: Sequence[ClassAutoencoder],
+    obfuscators: Sequence[ClassAutoencoder],
     windows: Windows,
     keep: str | Sequence[str],
     hide: str | Sequence[str],
     readers: SharedReaders,
 ) -> None:
     """All of fitting but the networks; their lessons are left to be learnt."""
-    for veil in veils:
-        veil.shared_readers = readers
+    for obfuscator in obfuscators:
+        obfuscator.shared_readers = readers
         try:
-            veil.fit(windows, keep, hide)
+            obfuscator.fit(windows, keep, hide)
         finally:
-            veil.shared_readers = None
+            obfuscator.shared_readers = None

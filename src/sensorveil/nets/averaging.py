@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 
-class Averaged(nn.Module):
+class AveragedWeights(nn.Module):
     """A copy of a network, whose weights follow those of the network by and by.
 
     Each `update` keeps the share `decay` of the average and takes the rest from the network. At
@@ -24,7 +24,7 @@ class Averaged(nn.Module):
     steps change is undone in both. The state holds all that it takes to go on.
 
     >>> net = nn.Linear(1, 1, bias=False)
-    >>> averaged = Averaged(net, decay=0.5)
+    >>> averaged = AveragedWeights(net, decay=0.5)
     >>> before = net.weight.item()
     >>> _ = nn.init.constant_(net.weight, before + 1)
     >>> averaged.update(net)

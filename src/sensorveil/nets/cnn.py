@@ -27,14 +27,14 @@ def as_real(signal: torch.Tensor) -> torch.Tensor:
     return torch.cat([signal.real, signal.imag, signal.abs()], dim=1)
 
 
-class InferenceNet(nn.Module):
+class CNN(nn.Module):
     """Reads one attribute from windows: (n, channels, length) or (n, channels, height, width).
 
     The papers state the number of layers and no more; widths follow the first network of this
     line (Malekzadeh and others, 64-64-32-32 filters of five samples, dense 256-64), with one
     width for all four convolutions.
 
-    >>> InferenceNet(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
+    >>> CNN(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
     torch.Size([3, 4])
     """
 
@@ -71,13 +71,13 @@ class InferenceNet(nn.Module):
         return scores
 
 
-class DenseNet(nn.Module):
+class MLP(nn.Module):
     """Reads one attribute by dense layers alone, of the sizes in ObscureNet's code for MotionSense.
 
     Its paper speaks of convolutional networks; the code has these, with half of the units dropped
     out in training.
 
-    >>> DenseNet(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
+    >>> MLP(shape=(2, 128), classes=4)(torch.zeros(3, 2, 128)).shape
     torch.Size([3, 4])
     """
 
@@ -101,7 +101,7 @@ def folded(net: nn.Module) -> nn.Module:
 
     A single window through a small network costs little but the calls, and these are half of them.
 
-    >>> net = InferenceNet(shape=(2, 128), classes=4).eval()
+    >>> net = CNN(shape=(2, 128), classes=4).eval()
     >>> window = torch.randn(1, 2, 128)
     >>> bool(torch.allclose(net(window), folded(net)(window), atol=1e-5))
     True
@@ -123,7 +123,7 @@ def abreast(nets: Sequence[nn.Module]) -> Callable[[torch.Tensor], torch.Tensor]
 
     On a processor that takes half the time of one after the other, where there are few windows.
 
-    >>> nets = [folded(InferenceNet(shape=(2, 128), classes=4, width=8)) for _ in range(3)]
+    >>> nets = [folded(CNN(shape=(2, 128), classes=4, width=8)) for _ in range(3)]
     >>> windows = torch.randn(5, 2, 128)
     >>> each = torch.stack([net(windows) for net in nets])
     >>> bool(torch.allclose(abreast(nets)(windows), each, atol=1e-5))

@@ -33,7 +33,7 @@ Loss = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainConfig:
     """How a training goes: epochs of batches, AdamW with one cycle of the rate, gradients cut."""
 
     epochs: int
@@ -43,12 +43,12 @@ class Course:
     clip: float = 1.0
     """The largest norm that a gradient may have; the authors of PrivDiffuser cut at 1."""
 
-    def within(self, limit: int, count: int) -> Course:
+    def within(self, limit: int, count: int) -> TrainConfig:
         """The same, but so few epochs of `count` windows that there are at most `limit` steps.
 
         One epoch is the least; a limit of 0 is none.
 
-        >>> Course(epochs=100, batch=64, rate=1e-3).within(limit=50, count=640).epochs
+        >>> TrainConfig(epochs=100, batch=64, rate=1e-3).within(limit=50, count=640).epochs
         5
         """
         steps = max(1, count // min(self.batch, count))
@@ -56,7 +56,7 @@ class Course:
 
 
 @dataclass(frozen=True, eq=False)
-class Player:
+class TrainingTarget:
     """A network, and the loss that it minimises at each step; `after` is called after its step."""
 
     net: nn.Module
@@ -123,11 +123,11 @@ class Checkpoint:
         return self.folder / f"{stage}.safetensors"
 
 
-def train_players(
+def train(
     stage: str,
-    players: Sequence[Player],
+    players: Sequence[TrainingTarget],
     count: int,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     device: str | torch.device = "cpu",
     checkpoint: Checkpoint | None = None,
@@ -138,9 +138,9 @@ def train_players(
     `beside` is what changes along with them and has no loss of its own, such as an average.
 
     >>> net, x = nn.Linear(1, 1), torch.ones(64, 1)
-    >>> player = Player(net, lambda index: (net(x[index]) - 3).square().mean())
-    >>> course = Course(epochs=30, batch=16, rate=0.1)
-    >>> (losses,) = train_players("a line", [player], 64, course, seed=0)
+    >>> player = TrainingTarget(net, lambda index: (net(x[index]) - 3).square().mean())
+    >>> course = TrainConfig(epochs=30, batch=16, rate=0.1)
+    >>> (losses,) = train("a line", [player], 64, course, seed=0)
     >>> losses[-1] < 0.1 < losses[0]
     True
     """
@@ -156,12 +156,12 @@ def train_players(
     return [list(losses) for losses in zip(*history, strict=True)]
 
 
-def train_one(
+def train_network(
     stage: str,
     net: nn.Module,
     loss: Loss,
     count: int,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     device: str | torch.device = "cpu",
     checkpoint: Checkpoint | None = None,
@@ -169,13 +169,13 @@ def train_one(
     """Trains a single network, which is ready for use then; returns its loss per epoch.
 
     >>> net, x = nn.Linear(1, 1), torch.ones(8, 1)
-    >>> course = Course(epochs=2, batch=8, rate=0.1)
-    >>> losses = train_one("a line", net, lambda index: net(x[index]).square().mean(), 8, course, 0)
+    >>> course = TrainConfig(epochs=2, batch=8, rate=0.1)
+    >>> losses = train_network("a line", net, lambda index: net(x[index]).square().mean(), 8, course, 0)
     >>> len(losses), net.training
     (2, False)
     """
-    player = Player(net, loss)
-    (losses,) = train_players(stage, [player], count, course, seed, device, checkpoint)
+    player = TrainingTarget(net, loss)
+    (losses,) = train(stage, [player], count, course, seed, device, checkpoint)
     net.eval()
     return losses
 
@@ -185,9 +185,9 @@ class _Training:
 
     def __init__(
         self,
-        players: Sequence[Player],
+        players: Sequence[TrainingTarget],
         count: int,
-        course: Course,
+        course: TrainConfig,
         device: torch.device,
         beside: nn.Module | None,
     ) -> None:

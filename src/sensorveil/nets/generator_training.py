@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from sensorveil.nets.averaging import Averaged
-from sensorveil.nets.courses import Checkpoint, Course, Player, train_players
+from sensorveil.nets.averaging import AveragedWeights
+from sensorveil.nets.courses import Checkpoint, TrainConfig, TrainingTarget, train
 from sensorveil.nets.csi import CsiTransformer, Repair
 from sensorveil.nets.degradation import Degradation
 from sensorveil.nets.private_training import (
@@ -60,19 +60,19 @@ class Material:
 def train_plainly(
     net: CsiTransformer,
     material: Material,
-    course: Course,
+    course: TrainConfig,
     seed: int,
-    averaged: Averaged,
+    averaged: AveragedWeights,
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
     """Equation (6): ordinary training; the loss of each epoch."""
-    player = Player(
+    player = TrainingTarget(
         net,
         lambda index: material.losses(net, index).mean(),
         after=lambda: averaged.update(net),
     )
     device = material.conditions.device
-    (losses,) = train_players(
+    (losses,) = train(
         "generator",
         [player],
         len(material.conditions),
@@ -91,7 +91,7 @@ def train_all_privately(
     owners: torch.Tensor,
     course: PrivateCourse,
     generator: torch.Generator,
-    averaged: Averaged,
+    averaged: AveragedWeights,
     canaries: Canaries | None = None,
 ) -> Spent:
     """DP-SGD on all of the generator: every step that sees a window is clipped and noised."""

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.nets.courses import Checkpoint, Course, Gather, train_one
+from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
 
 
 class Transform(nn.Module):
@@ -137,7 +137,7 @@ def train_attribute_net(
     net: AttributeNet,
     gather: Gather,
     codes: torch.Tensor,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     *,
     stage: str,
@@ -148,14 +148,14 @@ def train_attribute_net(
     def loss(index: torch.Tensor) -> torch.Tensor:
         return surprise(net(gather(index)), codes[index])
 
-    return train_one(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)
+    return train_network(stage, net, loss, len(codes), course, seed, codes.device, checkpoint)
 
 
 def train_features(
     net: AttributeNet,
     gather: Gather,
     count: int,
-    course: Course,
+    course: TrainConfig,
     seed: int,
     device: str,
     checkpoint: Checkpoint | None = None,
@@ -166,7 +166,7 @@ def train_features(
         features = net(gather(index))
         return paired_info_nce(features, features)
 
-    return train_one("features", net, loss, count, course, seed, device, checkpoint)
+    return train_network("features", net, loss, count, course, seed, device, checkpoint)
 
 
 def _penalty(violation: torch.Tensor) -> torch.Tensor:

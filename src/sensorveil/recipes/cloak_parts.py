@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,15 @@ def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """
     asked = recipe.parts["over_training"]
     held = thinned(plan.split.test, asked["windows"], seed=0)
-    veils = _cloaks(recipe, plan)[: asked.get("seeds")]
+    obfuscators = _cloaks(recipe, plan)[: asked.get("seeds")]
     found: dict[str, Any] = {
-        "seeds": [veil.seed for veil in veils],
+        "seeds": [obfuscator.seed for obfuscator in obfuscators],
         "windows": len(held),
         "seeds_bits": [],
     }
-    for veil in track(veils, "seeds"):
+    for obfuscator in track(obfuscators, "seeds"):
         bits = information_over_training(
-            veil, plan.split.train, held, quick=asked.get("quick", False)
+            obfuscator, plan.split.train, held, quick=asked.get("quick", False)
         )
         found["seeds_bits"].append(bits)
         done(found)
@@ -50,10 +51,10 @@ def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     found: dict[str, Any] = {"paper": dict(recipe.paper), "windows": len(some), "rows": []}
     for preset in track(asked["presets"], "presets"):
         brief = {"epochs": 1, "reader_epochs": 1, "coder_epochs": 1, **plan.overrides}
-        veil = Cloak(preset, plan.seeds[0], plan.device, **brief)
-        veil.fit(some, recipe.keep, recipe.hide)
-        one = median_seconds(lambda made=veil: made.obfuscate(single, seed=1), asked["repeats"])  # type: ignore[misc]
-        found["rows"].append({"preset": preset, **overhead(veil, some), "seconds_alone": one})
+        obfuscator = Cloak(preset, plan.seeds[0], plan.device, **brief)
+        obfuscator.fit(some, recipe.keep, recipe.hide)
+        one = median_seconds(partial(obfuscator.obfuscate, single, seed=1), asked["repeats"])
+        found["rows"].append({"preset": preset, **overhead(obfuscator, some), "seconds_alone": one})
         done(found)
     return found
 
@@ -66,10 +67,14 @@ def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """
     epochs, test, models = recipe.parts["tuned"]["epochs"], plan.test, raw_models(recipe, plan)
     found: dict[str, Any] = {"epochs": epochs, "windows": len(test), "rows": []}
-    for row, veils in trained_rows(recipe, plan):
-        hidden = [veil.obfuscate(test, row.strength, seed=veil.seed) for veil in veils]
+    for row, obfuscators in trained_rows(recipe, plan):
+        hidden = [
+            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
+            for obfuscator in obfuscators
+        ]
         learnt = [
-            veil.obfuscate(plan.split.train, row.strength, seed=veil.seed + 1_000) for veil in veils
+            obfuscator.obfuscate(plan.split.train, row.strength, seed=obfuscator.seed + 1_000)
+            for obfuscator in obfuscators
         ]
         following = {name: list[np.ndarray]() for name in recipe.keep}
         for name, read in following.items():
@@ -89,7 +94,7 @@ def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
 
 def _cloaks(recipe: Recipe, plan: Plan) -> list[Cloak]:
-    *_, (_, veils) = trained_rows(recipe.only_last(), plan)
-    found = [veil for veil in veils if isinstance(veil, Cloak)]
+    *_, (_, obfuscators) = trained_rows(recipe.only_last(), plan)
+    found = [obfuscator for obfuscator in obfuscators if isinstance(obfuscator, Cloak)]
     assert found, f"the last row of {recipe.name} is not CLOAK"
     return found

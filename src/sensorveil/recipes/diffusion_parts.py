@@ -15,11 +15,11 @@ import numpy as np
 
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.folds import Fold, obfuscated, thinned
-from sensorveil.audit.ladder import climb
+from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.results import AttributeAudit
 from sensorveil.audit.utility import kept_attribute
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import InferenceModel
+from sensorveil.measures.inference import Classifier
 from sensorveil.measures.information import mutual_information_mine, window_features
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator
@@ -33,17 +33,20 @@ from sensorveil.recipes.reproduce import trained_rows
 def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """What fixed models read for every pair of strengths, without training anew."""
     asked = recipe.parts["tradeoff"]
-    test, veils = _some(plan, asked), _veils(recipe, plan, "tradeoff")
+    test, obfuscators = _some(plan, asked), _veils(recipe, plan, "tradeoff")
     models = raw_models(recipe, plan)
     found: dict[str, Any] = {
-        "seeds": _seeds(veils),
-        "settings": veils[0].about(),
+        "seeds": _seeds(obfuscators),
+        "settings": obfuscators[0].about(),
         "windows": len(test),
-        "raw": read_by(recipe, plan, models, [test] * len(veils)),
+        "raw": read_by(recipe, plan, models, [test] * len(obfuscators)),
         "points": [],
     }
     pairs = [*product(asked["keep"], asked["avoid"])]
-    hidden = [_for_each(veil, test, pairs, recipe.hide) for veil in track(veils, "seeds")]
+    hidden = [
+        _for_each(obfuscator, test, pairs, recipe.hide)
+        for obfuscator in track(obfuscators, "seeds")
+    ]
     for number, (keep, avoid) in enumerate(track(pairs, "strengths")):
         read = read_by(recipe, plan, models, [outputs[number] for outputs in hidden])
         found["points"].append({"keep": keep, "avoid": avoid, **read})
@@ -52,7 +55,10 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
 
 def _for_each(
-    veil: GuidedDiffusion, test: Windows, pairs: Sequence[tuple[float, float]], hide: Sequence[str]
+    obfuscator: GuidedDiffusion,
+    test: Windows,
+    pairs: Sequence[tuple[float, float]],
+    hide: Sequence[str],
 ) -> list[Windows]:
     """The output for each pair of strengths, in one pass: every window has its own strengths.
 
@@ -61,7 +67,7 @@ def _for_each(
     keep, avoid = (np.repeat(one, len(test)) for one in zip(*pairs, strict=True))
     strength = {"keep": keep, **dict.fromkeys(hide, avoid)}
     places = np.tile(np.arange(len(test)), len(pairs))
-    hidden = veil.obfuscate(test.select(places), strength, seed=veil.seed)
+    hidden = obfuscator.obfuscate(test.select(places), strength, seed=obfuscator.seed)
     return [hidden.select(rows) for rows in np.split(np.arange(len(places)), len(pairs))]
 
 
@@ -72,17 +78,19 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
     training windows with true labels (`retrained`).
     """
     asked, test = recipe.parts[part], plan.test
-    veils, models = _veils(recipe, plan, part), raw_models(recipe, plan)
+    obfuscators, models = _veils(recipe, plan, part), raw_models(recipe, plan)
     train = thinned(plan.split.train, asked["windows"], seed=0)
     found: dict[str, Any] = {
-        "seeds": _seeds(veils),
+        "seeds": _seeds(obfuscators),
         "windows": len(test),
         "training_windows": len(train),
         "rows": [],
     }
     for settings in track(asked["each"], part):
-        others = [veil.altered(plan.split.train, **settings) for veil in veils]
-        hidden = [veil.obfuscate(test, seed=veil.seed) for veil in others]
+        others = [
+            obfuscator.with_settings(plan.split.train, **settings) for obfuscator in obfuscators
+        ]
+        hidden = [obfuscator.obfuscate(test, seed=obfuscator.seed) for obfuscator in others]
         retrained = {
             name: _retrained(recipe, plan, others, train, hidden, name) for name in recipe.hide
         }
@@ -119,7 +127,11 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     if look.test.origin:
         found["data"] = asdict(look.test.origin)
     for settings in track(asked["each"], "choices"):
-        fold = Fold(_guided(first).altered(**settings), look, _guided(second).altered(**settings))
+        fold = Fold(
+            _guided(first).with_settings(**settings),
+            look,
+            _guided(second).with_settings(**settings),
+        )
         output = obfuscated(fold, None, 0, budget)
         kept = kept_attribute(
             [look],
@@ -129,7 +141,7 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
             budget.network,
             device=plan.device,
         )
-        read = climb([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
+        read = run_attacks([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
         found["rows"].append(
             {
                 "settings": settings,
@@ -159,10 +171,10 @@ def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     }
     if test.origin:
         found["data"] = asdict(test.origin)
-    ((_, veils),) = trained_rows(recipe, plan)
+    ((_, obfuscators),) = trained_rows(recipe, plan)
     for settings in track(asked["each"], "choices"):
-        others = [_guided(veil).altered(**settings) for veil in veils]
-        hidden = [veil.obfuscate(test, seed=veil.seed) for veil in others]
+        others = [_guided(obfuscator).with_settings(**settings) for obfuscator in obfuscators]
+        hidden = [obfuscator.obfuscate(test, seed=obfuscator.seed) for obfuscator in others]
         found["rows"].append(
             {
                 "settings": settings,
@@ -215,10 +227,10 @@ def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
 def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
     asked = recipe.parts["information"]
-    test, veils = _some(plan, asked), _veils(recipe, plan, "information")
+    test, obfuscators = _some(plan, asked), _veils(recipe, plan, "information")
     found: dict[str, Any] = {
-        "seeds": _seeds(veils),
-        "settings": veils[0].about(),
+        "seeds": _seeds(obfuscators),
+        "settings": obfuscators[0].about(),
         "windows": len(test),
         "raw": _told_of(recipe, plan, test),
         "points": [],
@@ -226,7 +238,8 @@ def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     for avoid in track(asked["avoid"], "weights"):
         strength = {"keep": asked["keep"], **dict.fromkeys(recipe.hide, avoid)}
         told = [
-            _told_of(recipe, plan, veil.obfuscate(test, strength, seed=veil.seed)) for veil in veils
+            _told_of(recipe, plan, obfuscator.obfuscate(test, strength, seed=obfuscator.seed))
+            for obfuscator in obfuscators
         ]
         bits = {name: [one[name] for one in told] for name in recipe.attributes}
         found["points"].append({"keep": asked["keep"], "avoid": avoid, "bits": bits})
@@ -242,8 +255,8 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     for keep, hide in track(recipe.parts["cost"]["each"], "policies"):
         # Speed does not depend on the weights, so that little training will do.
         brief = {"epochs": 1, "reader_epochs": 1, "avoids": "predicted"}
-        veil = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
-        seconds = _guided(veil).sampling_seconds(some)
+        obfuscator = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
+        seconds = _guided(obfuscator).sampling_seconds(some)
         found["rows"].append({"keep": keep, "hide": hide, "seconds_a_window": seconds})
         done(found)
     return found
@@ -251,11 +264,13 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
 def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Seconds that one more hidden attribute takes, beside those that training all took."""
-    (veil, *_), more = _veils(recipe, plan, "growth"), recipe.parts["growth"]["hide"]
-    whole = veil.metrics_["seconds"]
-    added = median_seconds(lambda: veil.add_hidden(plan.split.train, more), repeats=1, warm=False)
+    (obfuscator, *_), more = _veils(recipe, plan, "growth"), recipe.parts["growth"]["hide"]
+    whole = obfuscator.metrics_["seconds"]
+    added = median_seconds(
+        lambda: obfuscator.add_hidden(plan.split.train, more), repeats=1, warm=False
+    )
     found = {
-        "seeds": [veil.seed],
+        "seeds": [obfuscator.seed],
         "hide": more,
         "training": whole,
         "one more": added,
@@ -276,33 +291,36 @@ def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
     Those of all seeds, or of as many as the part asks for, with the settings that it alters.
     """
     asked = recipe.parts[part]
-    *_, (_, veils) = trained_rows(recipe.only_last(), plan)
-    altered = asked.get("altered", {})
-    return [_guided(veil).altered(**altered) for veil in veils[: asked.get("seeds")]]
+    *_, (_, obfuscators) = trained_rows(recipe.only_last(), plan)
+    with_settings = asked.get("with_settings", {})
+    return [
+        _guided(obfuscator).with_settings(**with_settings)
+        for obfuscator in obfuscators[: asked.get("seeds")]
+    ]
 
 
-def _guided(veil: Obfuscator) -> GuidedDiffusion:
-    assert isinstance(veil, GuidedDiffusion), f"{veil.name} is no guided diffusion"
-    return veil
+def _guided(obfuscator: Obfuscator) -> GuidedDiffusion:
+    assert isinstance(obfuscator, GuidedDiffusion), f"{obfuscator.name} is no guided diffusion"
+    return obfuscator
 
 
-def _seeds(veils: list[GuidedDiffusion]) -> list[int]:
-    return [veil.seed for veil in veils]
+def _seeds(obfuscators: list[GuidedDiffusion]) -> list[int]:
+    return [obfuscator.seed for obfuscator in obfuscators]
 
 
 def _retrained(
     recipe: Recipe,
     plan: Plan,
-    veils: list[GuidedDiffusion],
+    obfuscators: list[GuidedDiffusion],
     train: Windows,
     hidden: list[Windows],
     name: str,
 ) -> Mapping[str, Any]:
     """Scores of models trained on obfuscated windows with true labels."""
     read: list[np.ndarray] = []
-    for veil, output in zip(veils, hidden, strict=True):
-        learnt = veil.obfuscate(train, seed=veil.seed + 1_000)
-        model = InferenceModel(plan.inference, veil.seed, plan.device).fit(learnt, name)
+    for obfuscator, output in zip(obfuscators, hidden, strict=True):
+        learnt = obfuscator.obfuscate(train, seed=obfuscator.seed + 1_000)
+        model = Classifier(plan.inference, obfuscator.seed, plan.device).fit(learnt, name)
         read.append(model.predict(output))
     return scores_of(hidden[0], name, recipe.keep[0], read)
 

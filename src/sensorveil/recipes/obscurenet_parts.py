@@ -21,7 +21,7 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     asked = recipe.parts["grid"]
     pairs = [(alpha, beta) for alpha in asked["alpha"] for beta in asked["beta"]]
     models = raw_models(recipe, plan)
-    veils = [
+    obfuscators = [
         plan.made(
             recipe,
             "obscurenet",
@@ -31,11 +31,11 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         for alpha, beta in pairs
         for seed in plan.seeds
     ]
-    fitted(veils, recipe, plan, {})
+    fitted(obfuscators, recipe, plan, {})
     found: dict[str, Any] = {"points": []}
     for number, (alpha, beta) in enumerate(pairs):
-        own = veils[number * len(plan.seeds) : (number + 1) * len(plan.seeds)]
-        hidden = [veil.obfuscate(plan.split.test, seed=veil.seed) for veil in own]
+        own = obfuscators[number * len(plan.seeds) : (number + 1) * len(plan.seeds)]
+        hidden = [obfuscator.obfuscate(plan.split.test, seed=obfuscator.seed) for obfuscator in own]
         read = read_by(recipe, plan, models, hidden)
         found["points"].append({"alpha": alpha, "beta": beta, **read})
     done(found)
@@ -45,14 +45,16 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 10_000) -> dict[str, Any]:
     """Table 5: seconds a window of each stage, and of one window and many through all of them."""
     given = {"modifier": "probabilistic", "read_hidden": True, "epochs": 1, "reader_epochs": 1}
-    veil = plan.made(recipe, "obscurenet", plan.seeds[0], given)
-    assert isinstance(veil, ObscureNet)
-    veil.fit(plan.split.train, recipe.keep, recipe.hide)  # speed does not depend on the weights
+    obfuscator = plan.made(recipe, "obscurenet", plan.seeds[0], given)
+    assert isinstance(obfuscator, ObscureNet)
+    obfuscator.fit(
+        plan.split.train, recipe.keep, recipe.hide
+    )  # speed does not depend on the weights
     some = plan.split.test.select(np.arange(windows) % len(plan.split.test))
-    single, randomized = some.select([0]).compact(), veil.with_modifier("randomized")
+    single, randomized = some.select([0]).compact(), obfuscator.with_modifier("randomized")
     stages = {
-        "in one batch": veil.with_modifier("deterministic").stage_seconds(some),
-        "one by one": veil.with_modifier("deterministic").stage_seconds(single, repeats=500),
+        "in one batch": obfuscator.with_modifier("deterministic").stage_seconds(some),
+        "one by one": obfuscator.with_modifier("deterministic").stage_seconds(single, repeats=500),
     }
     found = {
         "paper": dict(recipe.paper),
@@ -68,11 +70,11 @@ def timing(recipe: Recipe, plan: Plan, done: Done, windows: int = 10_000) -> dic
 
 def training(recipe: Recipe, plan: Plan, done: Done, epochs: int = 10) -> dict[str, Any]:
     """All class networks in one batched pass against one by one, twice each, in one run."""
-    veil = plan.made(recipe, "obscurenet", plan.seeds[0], {"reader_epochs": 1})
-    assert isinstance(veil, ObscureNet)
-    veil.settings = replace(veil.settings, epochs=epochs)
+    obfuscator = plan.made(recipe, "obscurenet", plan.seeds[0], {"reader_epochs": 1})
+    assert isinstance(obfuscator, ObscureNet)
+    obfuscator.settings = replace(obfuscator.settings, epochs=epochs)
     found: dict[str, Any] = {"epochs": epochs, "threads": torch.get_num_threads()}
-    found |= training_seconds(veil, plan.split.train, recipe.keep, recipe.hide)
+    found |= training_seconds(obfuscator, plan.split.train, recipe.keep, recipe.hide)
     found["ratio"] = found["one by one"] / found["batched"]
     done(found)
     return found

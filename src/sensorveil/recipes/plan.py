@@ -14,7 +14,12 @@ from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.inference import InferenceModel, InferenceSettings, fit_models, lesson
+from sensorveil.measures.inference import (
+    Classifier,
+    ClassifierSettings,
+    fit_classifiers,
+    labelled_windows,
+)
 from sensorveil.measures.residual import ResidualSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
@@ -48,13 +53,13 @@ class Plan:
     seeds: tuple[int, ...] = (0,)
     preset: str = "paper"
     device: str = "cpu"
-    inference: InferenceSettings | None = None
+    inference: ClassifierSettings | None = None
     residual: ResidualSettings | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[Obfuscator, ...] = ()
     windows: int | None = None
     whole: Whole | None = None
-    models: dict[tuple[str, int, str], InferenceModel] = field(default_factory=dict, init=False)
+    models: dict[tuple[str, int, str], Classifier] = field(default_factory=dict, init=False)
     trained: dict[str, list[Obfuscator]] = field(default_factory=dict, init=False)
 
     def made(self, recipe: Recipe, name: str, seed: int, given: Mapping[str, Any]) -> Obfuscator:
@@ -82,9 +87,9 @@ def made(
     return kind(recipe.preset_of(name, preset), seed, device, **known)
 
 
-Models = Mapping[tuple[str, int, str], InferenceModel]
+Models = Mapping[tuple[str, int, str], Classifier]
 
-DENSE = InferenceSettings(epochs=40, batch=512, rate=1e-3, dense=True)
+DENSE = ClassifierSettings(epochs=40, batch=512, rate=1e-3, dense=True)
 """The fixed models of the authors' code on MotionSense, with about as many steps as there."""
 
 
@@ -101,8 +106,8 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
         for seed in plan.seeds_for(recipe, name)
     ]
     missing = [one for one in wanted if one not in plan.models]
-    models = [InferenceModel(kinds[kind], seed, plan.device) for kind, seed, _ in missing]
-    fit_models(models, [lesson(plan.split.train, name) for *_, name in missing])
+    models = [Classifier(kinds[kind], seed, plan.device) for kind, seed, _ in missing]
+    fit_classifiers(models, [labelled_windows(plan.split.train, name) for *_, name in missing])
     plan.models.update(zip(missing, models, strict=True))
     return {one: plan.models[one] for one in wanted}
 

@@ -15,7 +15,7 @@ from sensorveil.errors import refuse_unknown
 class Row:
     """One row of a table: a method with a modifier, and the paper's figures in percent.
 
-    `altered` are settings of a diffusion method that leave its generator as it is, so that rows
+    `with_settings` are settings of a diffusion method that leave its generator as it is, so that rows
     which differ in them share one. With a `federation`, values of its plan, the row is trained over
     people whose data stays with them; `fedblinder` in it is that baseline. `paper` has the accuracy
     of each attribute by its name, its F1 by the name with `_f1`, and what re-identification reached
@@ -27,7 +27,7 @@ class Row:
     method: str
     modifier: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    altered: Mapping[str, Any] = field(default_factory=dict)
+    with_settings: Mapping[str, Any] = field(default_factory=dict)
     federation: Mapping[str, Any] = field(default_factory=dict)
     strength: Mapping[str, float] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.federated.in_process import federate
 from sensorveil.federated.plan import Plan as Federation
-from sensorveil.measures.inference import InferenceSettings
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
@@ -38,7 +38,9 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
     if "donors" in recipe.parts and told:
         raise Refusal(f"the rows of {recipe.name} set '{min(told)}' themselves")
     for row in recipe.rows:
-        made(recipe, row.method, preset, 0, "cpu", {**row.settings, **row.altered, **overrides})
+        made(
+            recipe, row.method, preset, 0, "cpu", {**row.settings, **row.with_settings, **overrides}
+        )
         federation(row, overrides, seed=0)
     fixed = {"alpha", "beta", "modifier"} & set(overrides)
     if "grid" in parts and fixed:
@@ -56,16 +58,19 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
         "rows": [],
     }
     done(found)
-    for row, veils in trained_rows(recipe, plan):
-        hidden = [veil.obfuscate(test, row.strength, seed=veil.seed) for veil in veils]
+    for row, obfuscators in trained_rows(recipe, plan):
+        hidden = [
+            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
+            for obfuscator in obfuscators
+        ]
         entry = {
             "label": row.label,
             "where": row.where,
             "method": row.method,
             "modifier": row.modifier,
-            "settings": veils[0].about(),
+            "settings": obfuscators[0].about(),
             "strength": dict(row.strength),
-            "federation": veils[0].metrics_.get("federation", {}).get("plan", {}),
+            "federation": obfuscators[0].metrics_.get("federation", {}).get("plan", {}),
             "paper": dict(row.paper),
             **read_by(recipe, plan, models, hidden),
         }
@@ -86,7 +91,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
 REIDENTIFIED = ("figure 4", "section V-J")
 """Where ObscureNet and CLOAK let a model learn from a part of the output with true labels."""
 
-LEAK_NETWORK = InferenceSettings(width=64, epochs=50, batch=512, rate=2e-3)
+LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch=512, rate=2e-3)
 """The re-identification model: 50 epochs and batches of 512, as in the authors' code."""
 
 
@@ -104,28 +109,33 @@ def trained_rows(recipe: Recipe, plan: Plan) -> Iterator[tuple[Row, list[Obfusca
                 trained[key] = runs or federated(blank, row, recipe, plan)
             else:
                 trained[key] = runs or fitted(blank, recipe, plan, readers)
-        yield row, [_varied(veil, row, plan) for veil in trained[key]]
+        yield row, [_varied(obfuscator, row, plan) for obfuscator in trained[key]]
 
 
 def fitted(
-    veils: list[Obfuscator], recipe: Recipe, plan: Plan, readers: SharedReaders
+    obfuscators: list[Obfuscator], recipe: Recipe, plan: Plan, readers: SharedReaders
 ) -> list[Obfuscator]:
     """The same methods, trained on the plan's windows; in one pass where they can be."""
     windows = plan.split.train
-    grouped = [veil for veil in veils if isinstance(veil, ClassAutoencoder)]
-    if len(grouped) == len(veils):
+    grouped = [obfuscator for obfuscator in obfuscators if isinstance(obfuscator, ClassAutoencoder)]
+    if len(grouped) == len(obfuscators):
         fit_together(grouped, windows, recipe.keep, recipe.hide, readers)
-        return veils
-    return [veil.fit(windows, recipe.keep, recipe.hide) for veil in track(veils, "seeds")]
+        return obfuscators
+    return [
+        obfuscator.fit(windows, recipe.keep, recipe.hide)
+        for obfuscator in track(obfuscators, "seeds")
+    ]
 
 
-def federated(veils: list[Obfuscator], row: Row, recipe: Recipe, plan: Plan) -> list[Obfuscator]:
+def federated(
+    obfuscators: list[Obfuscator], row: Row, recipe: Recipe, plan: Plan
+) -> list[Obfuscator]:
     """The same methods, trained over the people in the plan's windows, in this process."""
     windows, trained = plan.split.train, list[Obfuscator]()
-    for veil in track(veils, "seeds"):
-        assert isinstance(veil, Blinder)
-        start = veil.prepare(windows, recipe.keep, recipe.hide)
-        trained.append(federate(start, windows, federation(row, plan.overrides, veil.seed)))
+    for obfuscator in track(obfuscators, "seeds"):
+        assert isinstance(obfuscator, Blinder)
+        start = obfuscator.prepare(windows, recipe.keep, recipe.hide)
+        trained.append(federate(start, windows, federation(row, plan.overrides, obfuscator.seed)))
     return trained
 
 
@@ -137,10 +147,10 @@ def federation(row: Row, overrides: Mapping[str, Any], seed: int) -> Federation:
     return made.fedblinder() if row.federation.get("fedblinder") else made
 
 
-def _varied(veil: Obfuscator, row: Row, plan: Plan) -> Obfuscator:
-    """With the modifier or the altered settings of a row."""
-    if isinstance(veil, ClassAutoencoder | ObscureNetPipeline) and row.modifier:
-        return veil.with_modifier(row.modifier)
-    if isinstance(veil, GuidedDiffusion) and row.altered:
-        return veil.altered(plan.split.train, **row.altered)
-    return veil
+def _varied(obfuscator: Obfuscator, row: Row, plan: Plan) -> Obfuscator:
+    """With the modifier or the with_settings settings of a row."""
+    if isinstance(obfuscator, ClassAutoencoder | ObscureNetPipeline) and row.modifier:
+        return obfuscator.with_modifier(row.modifier)
+    if isinstance(obfuscator, GuidedDiffusion) and row.with_settings:
+        return obfuscator.with_settings(plan.split.train, **row.with_settings)
+    return obfuscator

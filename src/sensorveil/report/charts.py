@@ -239,7 +239,9 @@ def signals(example: Example) -> Html:
             )
             drawn.append(_trace(samples, Axis(0, max(len(samples) - 1, 1), start, start + 164), up))
         y += 68
-    seconds = max((len(before) for before in example.before), default=0) / (example.rate or 1)
+    seconds = max((len(before) for before in example.before), default=0) / (
+        example.sample_rate or 1
+    )
     drawn.append(text(82, y + 8, f"{seconds:.1f} s", "tick"))
     drawn.append(text(258, y + 8, f"{seconds:.1f} s", "tick"))
     shown = f"{len(channels)} of {len(example.channels)} channels"
