@@ -30,7 +30,7 @@ mkdir -p "$out/runs" "$out/$preset"
 runs=() given=()
 for seed in $seeds; do
     place=$out/runs/cloak-$preset-$recipe-$seed
-    [ -d "$place" ] || sensorveil fit cloak --data "$data" --protocol "$protocol" $policy --preset "$fitted" \
+    [ -d "$place" ] || sensorveil fit cloak --data "$data" --split "$protocol" $policy --preset "$fitted" \
         --seed "$seed" --device "$device" --out "$place" -q
     runs+=("$place")
     given+=(--run "$place")
@@ -39,13 +39,13 @@ missing=()
 for part in $parts; do [ -f "$out/$preset/cloak-$recipe-$part.json" ] || missing+=(--part "$part"); done
 if [ ${#missing[@]} -gt 0 ]; then # in one command: fixed models are trained once
     unfinished=$(mktemp -d "$out/unfinished.XXXX") # a part is written while it goes on
-    sensorveil reproduce "cloak-$recipe" --preset "$preset" --method cloak "${given[@]}" "${missing[@]}" \
+    sensorveil papers reproduce "cloak-$recipe" --preset "$preset" --method cloak "${given[@]}" "${missing[@]}" \
         --leaks 20 --device "$device" --out "$unfinished" -q
     mv "$unfinished"/*.json "$out/$preset/"
     rmdir "$unfinished"
 fi
 # Last, since attackers take longest.
 if [ ${#runs[@]} -gt 1 ] && [ ! -d "$out/$audited" ]; then
-    sensorveil audit "${runs[0]}" --other "${runs[1]}" --beside none --seeds $attackers --examples 0 \
+    sensorveil audit "${runs[0]}" --shadow-run "${runs[1]}" --second-split none --seeds $attackers --examples 0 \
         --device "$device" --out "$out/$audited" -q
 fi

@@ -29,7 +29,7 @@ mkdir -p "$out/runs"
 place() { echo "$out/runs/$data-seal-$protocol-fold$1-seed$2"; }
 fit() { # fold, seed
     [ -d "$(place "$1" "$2")" ] && return
-    sensorveil fit seal --data "$data" --protocol "$protocol" --fold "$1" $policy --seed "$2" \
+    sensorveil fit seal --data "$data" --split "$protocol" --fold "$1" $policy --seed "$2" \
         $(printf -- '--set %s ' $settings) --set "donors=published under $licence" \
         --out "$(place "$1" "$2")" -q
 }
@@ -40,8 +40,8 @@ score() { # seed
 }
 look() { # seed
     local place=$out/$data-seal-$protocol-audit-seed$1 other=${others#* $1 }
-    [ -d "$place" ] || sensorveil audit $(folds_of "" "$1") $(folds_of --other "${other%% *}") --quick \
-        --beside none --examples 0 -q --out "$place"
+    [ -d "$place" ] || sensorveil audit $(folds_of "" "$1") $(folds_of --shadow-run "${other%% *}") --quick \
+        --second-split none --examples 0 -q --out "$place"
 }
 export -f fit score look place folds_of
 export data protocol out policy folds licence settings others

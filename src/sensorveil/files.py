@@ -97,12 +97,19 @@ def read_json(path: Path) -> Any:
 
 
 def check_place(path: Path) -> None:
-    """Refuses a place that cannot be written to, before the work that would be lost."""
-    above = next(place for place in path.absolute().parents if place.exists())
-    if not above.is_dir():
-        raise Refusal(f"cannot write to {path}: {above} is a file, not a folder")
-    if not os.access(above, os.W_OK):
-        raise Refusal(f"cannot write to {path}: no permission to write to {above}")
+    """Refuses a place that cannot be written to, before the work that would be lost.
+
+    Permissions alone do not tell (a file system may be read-only or full), so it is tried.
+    """
+    try:
+        above = next(place for place in path.absolute().parents if place.exists())
+        if not above.is_dir():
+            raise Refusal(f"cannot write to {path}: {above} is a file, not a folder")
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=above):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Refusal(f"cannot write to {path}: {reason}; choose another place") from None
 
 
 def check_replaceable(path: Path, own: set[str], what: str) -> None:

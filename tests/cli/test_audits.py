@@ -50,7 +50,7 @@ def test_audit_writes_a_page_and_json(done, runs, tmp_path):
 
 def test_a_second_split_stands_beside(done, runs, tmp_path):
     shown = done(
-        "audit", "none", *DATA[2:], "--quick", "--beside", "recording", "--out", "both"
+        "audit", "none", *DATA[2:], "--quick", "--second-split", "recording", "--out", "both"
     ).out
     told = json.loads((tmp_path / "both" / "audit.json").read_text("utf-8"))
     assert [part["split"] for part in told["parts"]] == ["subject", "recording"]
@@ -61,15 +61,15 @@ def test_a_second_split_stands_beside(done, runs, tmp_path):
 def test_another_run_serves_lazy_attackers(done, refused, runs, tmp_path):
     policy = ["--keep", "activity", "--hide", "gender"]
     done("fit", "noise", *DATA, *policy, "--set", "snr=5", "--seed", "1", "--out", "again")
-    done("audit", "noise", *DATA[2:], "--quick", "--other", "again", "--out", "found")
-    asked = ("audit", "noise", *DATA[2:], "--quick", "--out", "no", "--other")
+    done("audit", "noise", *DATA[2:], "--quick", "--shadow-run", "again", "--out", "found")
+    asked = ("audit", "noise", *DATA[2:], "--quick", "--out", "no", "--shadow-run")
     assert "another seed" in refused(*asked, "noise")
     assert "must have the method" in refused(*asked, "none")
     assert not (tmp_path / "no").exists()
 
 
 def test_max_advantage_is_an_exit_code(command, runs):
-    found = command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "-1", "--out", "a")
+    found = command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "0", "--out", "a")
     assert found.code == 1
     assert (
         command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "1", "--out", "b").code
@@ -91,7 +91,7 @@ def test_compare(done, refused, runs, tmp_path):
 
 
 def test_sweep(done, refused, runs, tmp_path):
-    options = ("sweep", "noise", *DATA[2:], "--part", "test")
+    options = ("sweep", "noise", *DATA[2:], "--subset", "test")
     shown = done(*options, "--grid", "snr=-10:20:15", "--out", "curve").out
     told = json.loads((tmp_path / "curve" / "sweep.json").read_text("utf-8"))
     assert [point["strength"]["snr"] for point in told["points"]] == [-10, 5, 20]
@@ -125,8 +125,12 @@ def test_bad_audits(refused, runs, tmp_path):
     for words, line in (
         (["audit", "none", "--out", "full"], "which is no part of this audit"),
         (["audit", "none", "--seeds", "-1", "--out", "x"], "--seeds"),
+        (["audit", "none", "--max-advantage", "-3", "--out", "x"], "share between 0 and 1"),
         (["compare", "none", "noise", "--out", "x"], "audit.json is missing"),
-        (["sweep", "noise", "--grid", "snr=1", "--part", "train", "--out", "x"], "part 'train'"),
+        (
+            ["sweep", "noise", "--grid", "snr=1", "--subset", "train", "--out", "x"],
+            "subset 'train'",
+        ),
     ):
         assert line in refused(*words)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -35,11 +34,11 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "unknown method": (FIT.replace("none", "nose", 1), ["'nose'", "noise, none, obscurenet"]),
     "unknown dataset": (FIT + " --data motionsens", ["'motionsens'", "motionsense, simulated"]),
     "no dataset": (FIT + " --data ''", ["dataset", "motionsense, simulated"]),
-    "unknown split": (FIT + " --protocol people", ["'people'", "recording, subject"]),
+    "unknown split": (FIT + " --split people", ["'people'", "recording, subject"]),
     "fold too high": (FIT + " --fold 4", ["fold 4", "'subject'", "0 to 3"]),
     "fold below zero": (FIT + " --fold -1", ["fold -1", "0 to 3"]),
     "fold of a split without": (
-        FIT + " --protocol recording --fold 1",
+        FIT + " --split recording --fold 1",
         ["'recording' has no folds"],
     ),
     "unknown attribute to keep": (
@@ -110,7 +109,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "preparing what is made": ("data prepare simulated --from .", ["simulated", "--from"]),
     "run that is not there": (OBFUSCATE.format(noise="gone"), ["gone", "sensorveil fit"]),
     "output that is no npz": (OBFUSCATE + " --out out.csv", ["out.csv", ".npz"]),
-    "unknown part": (OBFUSCATE + " --part half", ["'half'", "all, test, train, validation"]),
+    "unknown part": (OBFUSCATE + " --subset half", ["'half'", "all, test, train, validation"]),
     "unknown strength": (OBFUSCATE + " --strength snt=3", ["'snt'", "epsilon, snr"]),
     "strength of a method without": (EVALUATE + " --strength snr=3", ["'snr'", "known: none"]),
     "strength that is no number": (OBFUSCATE + " --strength snr=low", ["'snr'", "'low'"]),
@@ -719,7 +718,7 @@ def test_bad_place_is_refused_before_the_scoring(
     "text",
     [
         OBFUSCATE,
-        EVALUATE + " --attribute gender --out out.npz",
+        EVALUATE + " --attribute gender --out out.json",
     ],
     ids=["obfuscate", "evaluate"],
 )
@@ -727,15 +726,16 @@ def test_folder_where_a_file_is_to_be(
     text: str, refused: Callable[..., str], runs: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "out.npz").mkdir()
-    assert "out.npz is a folder" in refused(*shlex.split(text.format(**runs)))
+    (tmp_path / "out.json").mkdir()
+    assert "is a folder" in refused(*shlex.split(text.format(**runs)))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_place_without_permission(refused: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    line = refused(*FIT.split(), "--out", "locked/run")
-    assert "locked" in line
-    assert "no permission" in line
+@pytest.mark.parametrize("out", ["/proc/none/run", f"{'a' * 300}/run"])
+def test_place_that_cannot_be_made(out: str, refused: Callable[..., str]) -> None:
+    # Not even root can write there, though the permissions of /proc say so.
+    line = refused(*FIT.split(), "--out", out)
+    assert "cannot write to" in line
+    assert "choose another place" in line
 
 
 @pytest.mark.parametrize("content", ["file", "folder"])

@@ -1,4 +1,4 @@
-"""sensorveil canaries: an honest noise is not refuted, too little of it is."""
+"""sensorveil csi canaries: an honest noise is not refuted, too little of it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sensorveil.nets import private_training
 
 SIZE = "width=8,blocks=1,heads=2,reader_epochs=1,epochs=1,private_steps=16,noise=10,lot=1000"
 ASKED = (
-    "canaries", "--option", "people=4,recordings=1,windows=2", "--canaries", "1000",
+    "csi", "canaries", "--option", "people=4,recordings=1,windows=2", "--canaries", "1000",
     "--guesses", "200", "--out", "canaries.json",
 )  # fmt: skip
 

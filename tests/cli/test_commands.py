@@ -85,8 +85,9 @@ def test_the_commands() -> None:
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_help_mentions_everything(path: tuple[str, ...], done: Command) -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", done(*path, "--help").out)
     command = found(path)
+    asked = "--help" if isinstance(command, click.Group) else "--help-all"
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done(*path, asked).out)
     assert command.help
     assert command.help.split(".")[0][:60] in shown
     parts = command.commands.values() if isinstance(command, click.Group) else ()
@@ -198,7 +199,7 @@ def test_list(done: Command, motionsense: Path, tmp_path: Path) -> None:
     listed = strict(done("data", "list", "--json").out)
     assert [entry["name"] for entry in listed] == list(NAMES)
     watch = next(entry for entry in listed if entry["name"] == "watch")
-    assert (watch["people"], watch["rate"]) == (10, 50.0)
+    assert (watch["people"], watch["sample_rate"]) == (10, 50.0)
     # Nothing but what comes with the install and what is made on the spot is here.
     assert here() == {"watch", "simulated", "simulated-csi", "simulated-images"}
     (tmp_path / "datasets").mkdir()
@@ -317,10 +318,12 @@ def test_methods(done: Command) -> None:
     assert told["resample"]["settings"] == own
     assert told["resample"]["presets"]["paper"]["epochs"] == 20
     assert set(told["noise"]["capabilities"]["strengths"]) == {"snr", "epsilon"}
-    shown = done("methods").out
-    for name, about in told.items():
-        assert name in shown
-        assert about["summary"].split()[0] in shown
+    lines = done("methods").out.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == list(told)
+    assert all(len(line) <= 80 for line in lines)
+    one = done("methods", "noise").out
+    for word in ("presets: fast", "snr", "local epsilon"):
+        assert word in one
 
 
 # fit.
@@ -357,7 +360,7 @@ def test_fit_takes_seed_fold_preset_and_several_names(
     done: Command, simulated: tuple[str, ...], tmp_path: Path
 ) -> None:
     hide = ("--keep", "activity", "--hide", "gender,weight", "--hide", "subject")
-    more = ("--seed", "7", "--fold", "2", "--preset", "paper", "--protocol", "subject")
+    more = ("--seed", "7", "--fold", "2", "--preset", "paper", "--split", "subject")
     small = ("--set", "epochs=1,width=4")
     done("fit", "resample", *hide, *more, *small, *simulated, "--out", "run")
     config = strict((tmp_path / "run" / "config.json").read_text("utf-8"))
@@ -406,7 +409,7 @@ def test_npz_holds_what_is_documented(
 def test_parts(done: Command, runs: dict[str, Path], simulated: tuple[str, ...]) -> None:
     parts = {}
     for part in ("train", "validation", "test", "all"):
-        done("obfuscate", runs["none"], *simulated, "--part", part, "--out", f"{part}.npz")
+        done("obfuscate", runs["none"], *simulated, "--subset", part, "--out", f"{part}.npz")
         told = content(f"{part}.npz")
         places = zip(told["recording"].tolist(), told["start"].tolist(), strict=True)
         parts[part] = set(places)
@@ -435,7 +438,7 @@ def test_strength_is_obeyed(
     ratio: int, done: Command, runs: dict[str, Path], simulated: tuple[str, ...], truth: Any
 ) -> None:
     strength = ("--strength", f"snr={ratio}", "--seed", "1")
-    done("obfuscate", runs["noise"], *simulated, *strength, "--part", "train", "--out", "out.npz")
+    done("obfuscate", runs["noise"], *simulated, *strength, "--subset", "train", "--out", "out.npz")
     added = content("out.npz")["signal"] - truth.train.signal
     measured = 10 * np.log10(truth.train.signal.var((0, 2)) / added.var((0, 2)))
     assert np.abs(measured - ratio).max() < 0.5
@@ -481,7 +484,7 @@ def test_run_on_a_table_serves_new_recordings(done: Command, table: Path, tmp_pa
     new.to_csv(tmp_path / "new.csv", index=False)
     toml = table.read_text("utf-8").replace("walks.csv", "new.csv")
     (tmp_path / "new.toml").write_text(toml, "utf-8")
-    done("obfuscate", "run", "--data", "new.toml", "--part", "all", "--out", "out.npz")
+    done("obfuscate", "run", "--data", "new.toml", "--subset", "all", "--out", "out.npz")
     told = content("out.npz")
     assert told["signal"].shape == (108, 2, 8)
     assert set(told["subject"].tolist()) == {f"new p{i}" for i in range(4)}

@@ -1,4 +1,4 @@
-"""sensorveil donors and augment run the paper's experiments, at a small size."""
+"""sensorveil csi donors and augment run the paper's experiments, at a small size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_donors_prints_and_writes_every_row(done: Callable[..., Any]) -> None:
     asked = ("--row", "raw,plain,hybrid-dp,csi-vae", "--public", "1", "--lambda", "0.5")
     files = ("--out", "donors.json", "--features", "features.safetensors")
-    outcome = done("donors", *SMALL, *asked, *files)
+    outcome = done("csi", "donors", *SMALL, *asked, *files)
     content = json.loads(Path("donors.json").read_text())
     rows = ["raw", "plain", "hybrid-dp", "csi-vae", "hybrid, lambda 0.5"]
     assert [score["contender"] for score in content["scores"]] == rows
@@ -46,9 +46,9 @@ def test_donors_prints_and_writes_every_row(done: Callable[..., Any]) -> None:
     promised = {score["contender"]: score["privacy"] for score in content["scores"]}
     assert promised["hybrid-dp"]["epsilon"] > 0
     assert promised["hybrid, lambda 0.5"]["epsilon"] is None
-    assert content["conditions"]["command"].startswith("sensorveil donors")
+    assert content["conditions"]["command"].startswith("sensorveil csi donors")
     before = Path("features.safetensors").read_bytes()
-    done("donors", *SMALL, "--row", "raw", *files)
+    done("csi", "donors", *SMALL, "--row", "raw", *files)
     assert Path("features.safetensors").read_bytes() == before
 
 
@@ -58,10 +58,10 @@ def test_parts_of_a_study_become_one_table(
     """Seeds and LiRA by themselves, as several processes would make them."""
     asked = (*SMALL[:-2], "--row", "raw", "--phases", "aligned")
     for seed in ("0", "1"):
-        done("donors", *asked, "--seeds", "1", "--first-seed", seed, "--out", f"{seed}.json")
-    done("donors", *asked, "--seeds", "0", "--lira", "4", "--out", "lira.json")
+        done("csi", "donors", *asked, "--seeds", "1", "--first-seed", seed, "--out", f"{seed}.json")
+    done("csi", "donors", *asked, "--seeds", "0", "--lira", "4", "--out", "lira.json")
     parts = ("--join", "0.json", "--join", "1.json", "--join", "lira.json")
-    outcome = done("donors", *parts, "--out", "all.json")
+    outcome = done("csi", "donors", *parts, "--out", "all.json")
     content = json.loads(Path("all.json").read_text())
     assert [score["seed"] for score in content["scores"]] == [0, 1]
     assert len(content["lira"]) == 4
@@ -73,13 +73,13 @@ def test_parts_of_a_study_become_one_table(
     assert content["study"]["phases"] == "aligned"
     assert "by LiRA" in outcome.out
     assert "±" in outcome.out
-    done("donors", *SMALL, "--row", "raw", "--out", "other.json")
+    done("csi", "donors", *SMALL, "--row", "raw", "--out", "other.json")
     assert "another study" in refused(
-        "donors", "--join", "0.json", "--join", "other.json", "--out", "bad.json"
+        "csi", "donors", "--join", "0.json", "--join", "other.json", "--out", "bad.json"
     )
     Path("empty.json").write_text("{}")
     for place, line in (("empty.json", "no result"), ("missing.json", "cannot be read")):
-        assert line in refused("donors", "--join", place, "--out", "bad.json")
+        assert line in refused("csi", "donors", "--join", place, "--out", "bad.json")
 
 
 def test_aligned_phases_are_what_everybody_sees() -> None:
@@ -98,22 +98,22 @@ def test_aligned_phases_are_what_everybody_sees() -> None:
 
 def test_restored_windows_are_given_out_without_a_promise(done: Callable[..., Any]) -> None:
     asked = ("--row", "dp", "--restored", "--out", "donors.json")
-    done("donors", *SMALL, *asked)
+    done("csi", "donors", *SMALL, *asked)
     (score,) = json.loads(Path("donors.json").read_text())["scores"]
     assert score["privacy"]["epsilon"] is None
 
 
 def test_augment(done: Callable[..., Any]) -> None:
-    told = done("augment", "csi", *SMALL, "--protocol", "subject", "--folds", "2", "--json",
+    told = done("csi", "augment", "csi", *SMALL, "--split", "subject", "--folds", "2", "--json",
                 "--out", "gain.json").out  # fmt: skip
     content = json.loads(told)
     assert content == json.loads(Path("gain.json").read_text())
     assert content["asked"]["split"] == "subject"
     assert content["real"]["people"] == 2  # one of four people in each of two folds
     assert 0 <= content["mixed"]["value"] <= 1
-    done("augment", "csi", *SMALL, "--protocol", "subject", "--folds", "2", "--first-seed", "1",
+    done("csi", "augment", "csi", *SMALL, "--split", "subject", "--folds", "2", "--first-seed", "1",
          "--out", "more.json")  # fmt: skip
-    done("augment", "csi", "--join", "gain.json", "--join", "more.json", "--out", "all.json")
+    done("csi", "augment", "csi", "--join", "gain.json", "--join", "more.json", "--out", "all.json")
     both = json.loads(Path("all.json").read_text())
     assert both["gain"]["seeds"] == 2
     assert both["table"][0] == content["table"][0]
@@ -131,8 +131,8 @@ def test_augment_with_some_of_the_training_windows(
         return fit(obfuscator, windows, *told)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
-    asked = ("--protocol", "subject", "--windows", "20")
-    done("augment", "csi", *SMALL, *asked, "--out", "gain.json")
+    asked = ("--split", "subject", "--windows", "20")
+    done("csi", "augment", "csi", *SMALL, *asked, "--out", "gain.json")
     content = json.loads(Path("gain.json").read_text())
     assert learnt == [20]
     assert content["asked"]["windows"] == 20
@@ -143,7 +143,7 @@ def test_augment_with_some_of_the_training_windows(
 def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -> None:
     setting = TINY if method == "csi" else "epochs=1,width=4"
     asked = ("--set", setting, "--of", of, "--shadows", "2", "--quick", "--out", "members.json")
-    outcome = done("members", method, *DATA, *asked)
+    outcome = done("csi", "members", method, *DATA, *asked)
     content = json.loads(Path("members.json").read_text())
     assert content["members"] == content["others"] == 64  # of 128 windows
     assert 0 <= content["auc"] <= 1
@@ -154,17 +154,27 @@ def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("donors", "--row", "cooked", "--out", "a.json"), "row 'cooked' is unknown"),
-        (("donors", "--row", "hybrid-dp", "--out", "a.json"), "needs --public"),
-        (("donors", "--out", "a.csv"), "must end in .json"),
-        (("donors", "--row", "raw", "--seeds", "0", "--out", "a.json"), "at least one"),
-        (("donors", "--lambda", "much", "--row", "raw", "--out", "a.json"), "'much' is no number"),
-        (("members", "csi", "--of", "luck", "--out", "a.json"), "attack of 'luck' is unknown"),
-        (("members", "none", "--of", "generator", "--out", "a.json"), "is no generator"),
-        (("members", "csi", "--shadows", "1", *DATA, "--out", "a.json"), "shadow models"),
-        (("donors", "--phases", "odd", *DATA, "--row", "raw", "--out", "a.json"), "phases 'odd'"),
+        (("csi", "donors", "--row", "cooked", "--out", "a.json"), "row 'cooked' is unknown"),
+        (("csi", "donors", "--row", "hybrid-dp", "--out", "a.json"), "needs --public"),
+        (("csi", "donors", "--out", "a.csv"), "must end in .json"),
+        (("csi", "donors", "--row", "raw", "--seeds", "0", "--out", "a.json"), "at least one"),
+        (
+            ("csi", "donors", "--lambda", "much", "--row", "raw", "--out", "a.json"),
+            "'much' is no number",
+        ),
+        (
+            ("csi", "members", "csi", "--of", "luck", "--out", "a.json"),
+            "attack of 'luck' is unknown",
+        ),
+        (("csi", "members", "none", "--of", "generator", "--out", "a.json"), "is no generator"),
+        (("csi", "members", "csi", "--shadows", "1", *DATA, "--out", "a.json"), "shadow models"),
+        (
+            ("csi", "donors", "--phases", "odd", *DATA, "--row", "raw", "--out", "a.json"),
+            "phases 'odd'",
+        ),
         (
             (
+                "csi",
                 "donors",
                 "--lira",
                 "3",
@@ -179,12 +189,18 @@ def test_members_of_any_method(method: str, of: str, done: Callable[..., Any]) -
             ),
             "no pairs",
         ),
-        (("donors", "--lira", "5", "--row", "plain", "--out", "a.json"), "no pairs"),
-        (("donors", "--first-seed", "-1", "--row", "raw", "--out", "a.json"), "--first-seed is -1"),
-        (("augment", "csi", "--first-seed", "-1", "--out", "a.json"), "--first-seed is -1"),
-        (("augment", "csi", "--windows", "0", "--out", "a.json"), "--windows is 0"),
-        (("augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
-        (("augment", "csi", "--set", "mode=odd", "--out", "a.json"), "mode 'odd' is unknown"),
+        (("csi", "donors", "--lira", "5", "--row", "plain", "--out", "a.json"), "no pairs"),
+        (
+            ("csi", "donors", "--first-seed", "-1", "--row", "raw", "--out", "a.json"),
+            "--first-seed is -1",
+        ),
+        (("csi", "augment", "csi", "--first-seed", "-1", "--out", "a.json"), "--first-seed is -1"),
+        (("csi", "augment", "csi", "--windows", "0", "--out", "a.json"), "--windows is 0"),
+        (("csi", "augment", "nothing", "--out", "a.json"), "method 'nothing' is unknown"),
+        (
+            ("csi", "augment", "csi", "--set", "mode=odd", "--out", "a.json"),
+            "mode 'odd' is unknown",
+        ),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], line: str, refused: Callable[..., str]) -> None:
@@ -206,13 +222,13 @@ def test_widar_in_the_authors_folders(
     monkeypatch.setattr(membership, "dealt", watched)
     files = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--out", "donors.json")
     small = ("--set", f"{TINY},patch=32", "--quick", "--seeds", "1")
-    done("donors", *files, "--row", "raw,plain", *small)
+    done("csi", "donors", *files, "--row", "raw,plain", *small)
     rows = json.loads(Path("donors.json").read_text())["scores"]
     assert [row["contender"] for row in rows] == ["raw", "plain"]
     for groups in seen:
         assert np.unique(groups, return_counts=True)[1].tolist() == [2] * 36
-    gain = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--protocol", "subject")
-    done("augment", "csi", *gain, *small, "--out", "gain.json")
+    gain = ("--data", "widar", "--from", "logs", "--keep", "gesture", "--split", "subject")
+    done("csi", "augment", "csi", *gain, *small, "--out", "gain.json")
     told = json.loads(Path("gain.json").read_text())
     assert told["asked"]["split"] == "subject"
     assert told["real"]["people"] == 1  # of nine, in the first fold

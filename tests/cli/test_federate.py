@@ -1,4 +1,4 @@
-"""sensorveil federate and personalise: runs, resumed runs, refusals."""
+"""sensorveil federated and personalise: runs, resumed runs, refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 
 def simulate(command, out: str, *words: str, code: int = 0) -> str:
-    given = ["federate", "simulate", *DATA, *PLAN, "--engine", "process", "--out", out]
+    given = ["federated", "simulate", *DATA, *PLAN, "--engine", "process", "--out", out]
     fresh = [] if "--start" in words else [*POLICY, *SMALL]
     return command(*given, *fresh, *words, code=code)
 
@@ -96,18 +96,31 @@ def test_fedblinder_and_a_start_of_ones_own(command, tmp_path):
 
 def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
     simulate(command, "run")
-    words = ["personalise", "run", *DATA, "--person", "2", "--steps", "3", "--out", "own"]
+    words = [
+        "federated",
+        "personalise",
+        "run",
+        *DATA,
+        "--person",
+        "2",
+        "--steps",
+        "3",
+        "--out",
+        "own",
+    ]
     told = json.loads(command(*words, "--json"))
     assert (told["steps"], 0 < told["windows"] < 20) == (3, True)
     assert not torch.equal(
         load_run(tmp_path / "own").weights(), load_run(tmp_path / "run").weights()
     )
     assert "person 'nobody' is unknown" in command(
-        "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
+        "federated", "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
     )
     two = load("simulated", people=6).train.select(slice(0, 2))
     monkeypatch.setattr(Source, "person", lambda own, name: two)
-    said = command("personalise", "run", *DATA, "--person", "2", "--out", "other", code=2)
+    said = command(
+        "federated", "personalise", "run", *DATA, "--person", "2", "--out", "other", code=2
+    )
     assert " ".join(said.split()) == (
         "sensorveil: person 2 of simulated: 2 windows are too few: less than 5% of them are taken,"
         " and at least 2 are needed, so there must be 41; record more"
@@ -117,7 +130,7 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
 
 def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
     simulate(command, "run")
-    command("federate", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *PLAN)
+    command("federated", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *PLAN)
     assert [place.name for place in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
     told = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert told["components"]["clientapp"] == "sensorveil.federated.apps:client"
@@ -150,8 +163,8 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     tiny = ClassifierSettings(width=4, epochs=1)
     monkeypatch.setattr(ClassifierSettings, "quick", lambda: tiny)
     monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
-    assert "figure 9" in command("federate", "experiment", "list").lower()
-    words = ["federate", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+    assert "figure 9" in command("federated", "experiment", "list").lower()
+    words = ["federated", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
     said = command(*words, "--out", "shadows.json")
     assert "shadows True" in said
     found = json.loads((tmp_path / "shadows.json").read_text())
@@ -184,14 +197,14 @@ def tiny(monkeypatch) -> list[str]:
 
 
 def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path, tiny):
-    said = command("federate", "experiment", "tuning", *tiny, "--out", "tuning.json")
+    said = command("federated", "experiment", "tuning", *tiny, "--out", "tuning.json")
     found = json.loads((tmp_path / "tuning.json").read_text())
     assert found["data"]["part"] == "validation"
     assert "points of an even guess" in found["chosen"]["rule"]
     best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
     assert f"Rates: {best}, by " in " ".join(said.split())
     rates = ["--plan", "rate=0.002", "--baseline-plan", "rate=0.0005"]
-    command("federate", "experiment", "results", *tiny, *rates, "--out", "results.json")
+    command("federated", "experiment", "results", *tiny, *rates, "--out", "results.json")
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["data"]["part"] == "test"
     assert [(p["algorithm"], p["plan"]["rate"]) for p in found["points"]] == [
@@ -202,7 +215,7 @@ def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_pa
 
 
 def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeypatch):
-    words = ["federate", "experiment", "results", *tiny, "--out", "results.json"]
+    words = ["federated", "experiment", "results", *tiny, "--out", "results.json"]
     rounds, measured = experiments.run_rounds, []
 
     def noted(state, plan, *rest, **named):
@@ -232,7 +245,7 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeyp
 
 
 def test_fedblinder_is_compared_with_as_many_rounds(command, tmp_path):
-    words = ["federate", "experiment", "results", *DATA, *POLICY, *PLAN, "--out", "r.json"]
+    words = ["federated", "experiment", "results", *DATA, *POLICY, *PLAN, "--out", "r.json"]
     said = command(*words, "--baseline-plan", "rounds=3", code=2)
     assert "FedBlinder would have 3 rounds and Blinder 2" in said
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""sensorveil generate writes windows of the class that was asked for, and what they promise."""
+"""sensorveil csi generate writes windows of the class that was asked for, and what they promise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,17 @@ def fitted(
 
 
 def test_windows_of_a_class(fitted: dict[str, Path], done: Callable[..., Any]) -> None:
-    asked = ("generate", fitted["plain"], "--class", "activity=waving", "--n", "3", "--seed", "1")
+    asked = (
+        "csi",
+        "generate",
+        fitted["plain"],
+        "--class",
+        "activity=waving",
+        "--n",
+        "3",
+        "--seed",
+        "1",
+    )
     outcome = done(*asked, "--out", "made.npz")
     assert "3 windows of shape (30, 64)" in outcome.out
     assert "no epsilon" in outcome.out
@@ -54,7 +64,7 @@ def test_windows_of_a_class(fitted: dict[str, Path], done: Callable[..., Any]) -
 def test_a_private_run_states_its_epsilon(
     fitted: dict[str, Path], done: Callable[..., Any]
 ) -> None:
-    asked = ("generate", fitted["dp"], "--class", "activity=walking", "--n", "2")
+    asked = ("csi", "generate", fitted["dp"], "--class", "activity=walking", "--n", "2")
     assert re.search(r"epsilon \d", done(*asked, "--out", "made.npz").out)
     told = json.loads(done(*asked, "--length", "80", "--json", "--out", "long.npz").out)
     assert told["shape"] == [30, 80]
@@ -78,9 +88,11 @@ def test_refusals(
     fitted: dict[str, Path],
     refused: Callable[..., str],
 ) -> None:
-    assert line in refused("generate", fitted[run], *arguments, "--out", "made.npz")
+    assert line in refused("csi", "generate", fitted[run], *arguments, "--out", "made.npz")
 
 
 def test_the_file_must_be_an_npz(fitted: dict[str, Path], refused: Callable[..., str]) -> None:
-    said = refused("generate", fitted["plain"], "--class", "activity=walking", "--out", "made.csv")
+    said = refused(
+        "csi", "generate", fitted["plain"], "--class", "activity=walking", "--out", "made.csv"
+    )
     assert "must end in .npz" in said

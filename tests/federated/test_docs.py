@@ -34,12 +34,12 @@ NETWORKS = "widths=24-24-16-16,latent=6,reader_epochs=1,reader_width=4"
 SMALL = {"epochs": "1", "rounds": "2", "query": "1"}  # 16 times larger batches are tried too
 ADDED = {
     "fit": f"--set {NETWORKS},epochs=1",
-    "personalise": "",
-    "federate app": "",
-    "federate simulate": f"--set {NETWORKS}",
-    "federate experiment": f"--quick --set {NETWORKS}",
+    "federated personalise": "",
+    "federated app": "",
+    "federated simulate": f"--set {NETWORKS}",
+    "federated experiment": f"--quick --set {NETWORKS}",
     # The whole recipe is run, on a few small files in the official form.
-    "reproduce": f"--quick --seeds 1 --set {NETWORKS},epochs=1,rounds=2,balance=24,query=7",
+    "papers reproduce": f"--quick --seeds 1 --set {NETWORKS},epochs=1,rounds=2,balance=24,query=7",
 }
 """What each command is given besides, so that it ends soon; one that is not here is not known."""
 
@@ -107,7 +107,7 @@ def test_plans_are_plans(document):
 def test_options_in_sentences_are_options(document):
     for words in re.findall(r"`(--[^`]+)`", document):
         if words != "--database":  # the SuperLink's
-            understood(app, ["federate", "simulate", "--out", "run", *words.split()])
+            understood(app, ["federated", "simulate", "--out", "run", *words.split()])
 
 
 def test_flower_understands_its_commands(document, shown):
@@ -161,11 +161,11 @@ def own_commands(shown: list[str]) -> list[list[str]]:
 
 
 def subcommand(words: list[str]) -> str:
-    return " ".join(words[: 1 + (words[0] == "federate")])
+    return " ".join(words[: 1 + (words[0] in ("federated", "papers"))])
 
 
 def over_flower(words: list[str]) -> bool:
-    return subcommand(words) == "federate simulate" and "process" not in words
+    return subcommand(words) == "federated simulate" and "process" not in words
 
 
 def smaller(words: list[str]) -> list[str]:
@@ -176,7 +176,7 @@ def smaller(words: list[str]) -> list[str]:
     words = [*words, *ADDED[subcommand(words)].split()]
     if "--seeds" in words:
         words[words.index("--seeds") + 1] = "1"
-    if words[0] != "federate":
+    if words[0] != "federated" or words[1] == "personalise":
         return words
     if "--plan" not in words:
         words += ["--plan", ""]

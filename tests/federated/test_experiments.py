@@ -226,7 +226,7 @@ def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
     def command(names: str, out: str) -> None:
         policy = ["--keep", "activity", "--hide", "gender", "--quiet"]
         data = ["--data", "simulated", "--option", "people=4", "--out", str(tmp_path / out)]
-        app(["federate", "experiment", names, *data, *policy], standalone_mode=False)
+        app(["federated", "experiment", names, *data, *policy], standalone_mode=False)
 
     monkeypatch.setattr(experiments, "run_experiment", noted)
     command("shadows,shadows", "one.json")  # as one: a file

@@ -80,7 +80,7 @@ def test_the_document_says_what_models_of_raw_windows_read_on_watch() -> None:
 
 
 def test_the_command_that_compares_settings_is_one() -> None:
-    (words,) = re.findall(r"`sensorveil reproduce ([^`]+)`", said())
+    (words,) = re.findall(r"`sensorveil papers reproduce ([^`]+)`", said())
     assert (
         words == "cloak-motionsense-gender --part validated --preset fast --seeds 3 --out results"
     )

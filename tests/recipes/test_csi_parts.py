@@ -50,7 +50,7 @@ def reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
     def run(part: str) -> dict[str, Any]:
         places = ("--from", str(tmp_path / "logs"), "--out", str(tmp_path / "out"))
         wanted = ("--part", part) if part else ()
-        app(["reproduce", NAME, *places, *SMALL, *wanted], standalone_mode=False)
+        app(["papers", "reproduce", NAME, *places, *SMALL, *wanted], standalone_mode=False)
         (written,) = (tmp_path / "out").glob("*.json")
         found: dict[str, Any] = json.loads(written.read_text())
         assert found["conditions"]["command"]
@@ -132,7 +132,7 @@ def test_what_the_recipe_says_itself_is_not_asked_again(
     more: tuple[str, ...], line: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Refusal, match=line):
-        app(["reproduce", NAME, "--out", str(tmp_path), *more], standalone_mode=False)
+        app(["papers", "reproduce", NAME, "--out", str(tmp_path), *more], standalone_mode=False)
 
 
 def test_a_split_alone_is_not_enough() -> None:

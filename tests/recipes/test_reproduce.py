@@ -324,7 +324,7 @@ def test_runs_of_other_data_are_refused(
     ):
         with pytest.raises(Refusal, match=complaint):
             app(
-                ["reproduce", name, "--run", str(place), "--out", str(tmp_path / "out")],
+                ["papers", "reproduce", name, "--run", str(place), "--out", str(tmp_path / "out")],
                 standalone_mode=False,
             )
     assert not (tmp_path / "out").exists()
@@ -395,7 +395,7 @@ def test_recipes_run_on_official_files(
     settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     places = ["--from", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     small = ["--seeds", "1", "--preset", "fast", "--quick", "--leaks", "0", *settings]
-    app(["reproduce", name, *places, *small], standalone_mode=False)
+    app(["papers", "reproduce", name, *places, *small], standalone_mode=False)
     found = json.loads((tmp_path / "out" / f"{name}-accuracy.json").read_text())
     assert [row["label"] for row in found["rows"]] == [row.label for row in wanted.rows]
     if wanted.data == "mobiact" and "cloak" not in name:
@@ -415,7 +415,10 @@ def test_rows_are_trained_where_the_data_stays(tmp_path: Path) -> None:
     settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
     places = ["--from", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     wanted = ["--method", "blinder", "--seeds", "1", "--preset", "fast", "--quick"]
-    app(["reproduce", "blinder-mobiact-gender", *places, *wanted, *settings], standalone_mode=False)
+    app(
+        ["papers", "reproduce", "blinder-mobiact-gender", *places, *wanted, *settings],
+        standalone_mode=False,
+    )
     place = tmp_path / "out" / "blinder-mobiact-gender-accuracy.json"
     found = json.loads(place.read_text())
     assert [row["label"] for row in found["rows"]] == ["FedBlinder", "Blinder"]
@@ -430,7 +433,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
     def refused(*words: str) -> str:
         with pytest.raises(Refusal) as refusal:
-            app(["reproduce", *words], standalone_mode=False)
+            app(["papers", "reproduce", *words], standalone_mode=False)
         return str(refusal.value)
 
     name = "obscurenet-motionsense-gender"
@@ -454,4 +457,4 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "exists already" in refused(name, "--out", str(older.parent), "--part", "grid")
     assert older.read_text() == "kept"
     assert not (tmp_path / "out").exists()
-    assert app(["reproduce", "list"], standalone_mode=False) is None
+    assert app(["papers", "list"], standalone_mode=False) is None

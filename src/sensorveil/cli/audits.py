@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.runs import Strength, split_of
+from sensorveil.cli.runs import split_of
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
 from sensorveil.files import check_place, check_replaceable
@@ -30,32 +30,31 @@ def audit(
     data: given.Data = "",
     source: given.Source = None,
     option: given.Options = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small attackers, for two cores.")] = False,
-    beside: Annotated[
-        str,
-        typer.Option(help="A second split, trained anew and shown beside; 'none' for no second."),
+    quick: given.Quick = False,
+    second_split: Annotated[
+        str, typer.Option(help="A second split, trained anew and shown too; 'none' for no second.")
     ] = "",
-    other: Annotated[
+    shadow_run: Annotated[
         list[Path] | None,
         typer.Option(
             help="A run like the audited one with another seed, for lazy attackers; trained if"
             " not given."
         ),
     ] = None,
-    strength: Strength = None,
+    strength: given.Strength = None,
     seeds: Annotated[int, typer.Option(help="Seeds; 0 means one if quick, else three.")] = 0,
     max_advantage: Annotated[
         float | None,
-        typer.Option(help="Exit with 1 if an attacker beats guessing by more (0.05)."),
+        typer.Option(help="Exit with 1 if an attacker beats the majority by more (0.05)."),
     ] = None,
     examples: Annotated[
-        int, typer.Option(help="Windows to show before and after; 0 keeps data out of the result.")
+        int, given.Rare(help="Windows to show before and after; 0 keeps data out of the result.")
     ] = 3,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Asks attackers, from ignorant to fully informed, what a run's output still tells."""
+    """Runs attackers, from ignorant to fully informed, on a run's output and writes a page."""
     import sensorveil
     from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.audit import audit as ask
@@ -73,9 +72,11 @@ def audit(
         raise Refusal(f"--seeds is {seeds}; give 1 or more")
     if not 0 <= examples <= 20:
         raise Refusal(f"--examples is {examples}; give 0 to 20")
+    if max_advantage is not None and not 0 <= max_advantage <= 1:
+        raise Refusal(f"--max-advantage is {max_advantage}; give a share between 0 and 1")
     device = given.check_device(device)
     obfuscators = [sensorveil.load_run(place, device) for place in run]
-    others = [sensorveil.load_run(place, device) for place in other or ()]
+    others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
     check_others(obfuscators, others)
     splits = [
         split_of(obfuscator, place, data, source, option, None, None)
@@ -87,7 +88,7 @@ def audit(
         settings = replace(settings, seeds=tuple(range(seeds)))
     parts: list[Part] = [(obfuscators, splits)]
     with screen.bars():
-        second = _beside(obfuscators[0], beside, quick, splits[0])
+        second = _second_split(obfuscators[0], second_split, quick, splits[0])
         if second:
             parts.append(_retrained(obfuscators[0], second, data, source, option, screen))
         found = ask(parts, settings, knobs, device, others)
@@ -160,7 +161,7 @@ def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
     return rows
 
 
-def _beside(obfuscator: Obfuscator, asked: str, quick: bool, split: Split) -> str:
+def _second_split(obfuscator: Obfuscator, asked: str, quick: bool, split: Split) -> str:
     """The second split: people never seen by default, unless it is quick or they are the first."""
     own = split.test.origin.split if split.test.origin else ""
     if asked:

@@ -1,4 +1,4 @@
-"""sensorveil augment: figures 2 and 3 of the CSI paper."""
+"""sensorveil csi augment: figures 2 and 3 of the CSI paper."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def augment(
     hide: Annotated[str, typer.Option("--hide", help="What the method hides.")] = "subject",
     protocol: given.Protocol = None,
     phases: Phases = "kept",
-    folds: Annotated[int, typer.Option(help="Folds of people, with --protocol subject.")] = 1,
+    folds: Annotated[int, typer.Option(help="Folds of people, with --split subject.")] = 1,
     windows: Annotated[
         int | None,
         typer.Option(help="So many training windows of each fold, drawn at random; else all."),

@@ -1,4 +1,4 @@
-"""sensorveil canaries: does the noise of a private training hold what the accountant claims?"""
+"""sensorveil csi canaries: does the noise of a private training hold what the accountant claims?"""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from sensorveil.cli.audits import print_audit
 from sensorveil.cli.runs import split_of
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
-from sensorveil.files import check_place
 
 if TYPE_CHECKING:
     from sensorveil.audit.results import Audit
@@ -37,9 +36,7 @@ def compare(
     from sensorveil.report.page import write_page
 
     screen = Screen(quiet, as_json)
-    check_place(out)
-    if out.exists():
-        raise Refusal(f"{out} exists already; choose another --out")
+    given.check_new(out)
     found = [read_audit(folder) for folder in audits]
     if len(found) < 2:
         raise Refusal("one audit cannot be compared; name two or more")
@@ -84,12 +81,15 @@ def differences(audits: Sequence[Audit]) -> list[Difference]:
 
 def sweep(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    grid: Annotated[str, typer.Option("--grid", help="Strengths, as keep=1:9:1,gender=0,0.1,0.3.")],
+    grid: Annotated[
+        str,
+        typer.Option("--grid", help="Strengths, as guidance_scale=1:9:1,gender=0,0.1,0.3."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
     data: given.Data = "",
     source: given.Source = None,
     option: given.Options = None,
-    part: Annotated[
+    subset: Annotated[
         str, typer.Option(help="validation (to choose a strength) or test (to report one).")
     ] = "validation",
     seed: given.Seed = 0,
@@ -107,11 +107,8 @@ def sweep(
     from sensorveil.report.comparison import render_sweep
 
     screen = Screen(quiet, as_json)
-    check_place(out)
-    if out.exists():
-        raise Refusal(f"{out} exists already; choose another --out")
-    if part not in ("validation", "test"):
-        raise Refusal(f"part '{part}' is unknown; known: test, validation")
+    given.check_new(out)
+    given.check_among("subset", subset, ("test", "validation"))
     strengths = parse_grid(grid)
     device = given.check_device(device)
     obfuscator = sensorveil.load_run(run, device)
@@ -120,17 +117,19 @@ def sweep(
     for name in (obfuscator.policy_.keep[0], obfuscator.policy_.hide[0]):
         if name in left_out:  # an attacker who cannot be right would look like perfect privacy
             raise Refusal(f"attribute '{name}' cannot be swept on this split: {left_out[name]}")
-    if part == "validation" and obfuscator.origin_ and obfuscator.origin_.part != "fitting":
-        screen.say("This run saw the validation windows in training; fit --part fitting avoids it.")
+    if subset == "validation" and obfuscator.origin_ and obfuscator.origin_.part != "fitting":
+        screen.say(
+            "This run saw the validation windows in training; fit --subset fitting avoids it."
+        )
     with screen.bars():
         found = swept(
-            obfuscator, split.fitting, getattr(split, part), strengths, seed=seed, device=device
+            obfuscator, split.fitting, getattr(split, subset), strengths, seed=seed, device=device
         )
     ideal = TradeOff("ideal", found.raw_kept, found.guess_hidden)
     with written_folder(out) as folder:
-        content = {**found.as_dict(), "part": part, "conditions": conditions(device)}
+        content = {**found.as_dict(), "subset": subset, "conditions": conditions(device)}
         write_json(folder / "sweep.json", content)
-        title = f"{obfuscator.name}: keep {found.keep}, hide {found.hide} ({part} windows)"
+        title = f"{obfuscator.name}: keep {found.keep}, hide {found.hide} ({subset} windows)"
         (folder / "sweep.html").write_text(
             render_sweep(title, found.points, found.area, ideal), "utf-8"
         )
@@ -143,7 +142,7 @@ def sweep(
         for point in found.points
     ]
     screen.table(
-        f"{obfuscator.name} on {part} windows, in %; area under the curve {found.area:.2f}",
+        f"{obfuscator.name} on {subset} windows, in %; area under the curve {found.area:.2f}",
         ("strength", f"{found.keep} (keep)", f"{found.hide} (hide)"),
         rows,
     )

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from sensorveil.cli.options import AsJson, Options, Quiet, Source, data_options
+from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
+from sensorveil.files import check_place
 
 app = typer.Typer(help="Datasets: what there is, what is here, and preparing them.")
 
 
-@app.command("list")
-def list_datasets(quiet: Quiet = False, as_json: AsJson = False) -> None:
+@app.command("list", cls=given.Command)
+def list_datasets(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
     """All datasets, and whether their files are here."""
     from sensorveil.data.catalog import NAMES, dataset
     from sensorveil.data.describe import available
@@ -40,20 +41,20 @@ def list_datasets(quiet: Quiet = False, as_json: AsJson = False) -> None:
     screen.result([{"name": name, **asdict(card), "here": here} for name, card, here in found])
 
 
-@app.command("info")
+@app.command("info", cls=given.Command)
 def info(
     name: Annotated[str, typer.Argument(help="A dataset's name, or the .toml of your own table.")],
-    source: Source = None,
-    option: Options = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    source: given.Source = None,
+    option: given.Options = None,
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """A dataset's card, and what its files here hold."""
     from sensorveil.data.catalog import dataset
     from sensorveil.data.describe import available, describe
 
     screen = Screen(quiet, as_json)
-    options = data_options(option, name)
+    options = given.data_options(option, name)
     table = name.endswith(".toml")
     made = dataset("table" if table else name, **options)
     card = asdict(made.card)
@@ -71,15 +72,15 @@ def info(
     screen.result({"name": name, "card": card, "here": here})
 
 
-@app.command("prepare")
+@app.command("prepare", cls=given.Command)
 def prepare(
     name: Annotated[str, typer.Argument(help="A dataset's name.")],
     source: Annotated[Path, typer.Option("--from", help="The folder or file you downloaded.")],
     target: Annotated[
         Path | None, typer.Option("--to", help="Where to write; default: the dataset's place.")
     ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """Reads a dataset's files once and writes a form that loads fast."""
     from sensorveil.data.catalog import dataset
@@ -89,6 +90,7 @@ def prepare(
     place = target or data_home() / name
     if place.is_dir() or not place.suffix:
         place = place / PREPARED
+    check_place(place)
     written = dataset(name).prepare(source, place)
     screen.say(f"{name} is prepared: {written} ({written.stat().st_size / 1e6:.1f} MB)")
     screen.result({"name": name, "written": str(written)})

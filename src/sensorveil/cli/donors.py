@@ -1,4 +1,4 @@
-"""sensorveil donors: tables I and II of the CSI paper."""
+"""sensorveil csi donors: tables I and II of the CSI paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sensorveil federate simulate, app, experiment; sensorveil personalise."""
+"""sensorveil federated simulate, app, experiment; sensorveil federated personalise."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FedBlinder = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=given.Command)
 def simulate(
     out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="What is needed.")] = None,
@@ -117,7 +117,7 @@ def simulate(
     _report(screen, trained, out)
 
 
-@app.command("app")
+@app.command("app", cls=given.Command)
 def write_app(
     folder: Annotated[Path, typer.Argument(help="The folder to write, for 'flwr run'.")],
     start: Annotated[Path, typer.Option("--start", help="The run to start from, on the server.")],
@@ -143,7 +143,7 @@ def write_app(
     screen.result({"app": str(folder)})
 
 
-@app.command()
+@app.command(cls=given.Command)
 def experiment(
     name: Annotated[str, typer.Argument(help="'list' names all; several with commas.")],
     keep: Annotated[list[str] | None, typer.Option("--keep", help="What is needed.")] = None,

@@ -1,4 +1,4 @@
-"""sensorveil generate: new windows of a class, from a run of a generator."""
+"""sensorveil csi generate: new windows of a class, from a run of a generator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.runs import Strength
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
 
@@ -23,7 +22,7 @@ def generate(
     length: Annotated[
         int | None, typer.Option("--length", help="Samples of a window; default: the run's.")
     ] = None,
-    strength: Strength = None,
+    strength: given.Strength = None,
     seed: given.NoiseSeed = None,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,

@@ -1,4 +1,4 @@
-"""sensorveil members: LiRA on a generator, or on what is trained from it."""
+"""sensorveil csi members: LiRA on a generator, or on what is trained from it."""
 
 from __future__ import annotations
 

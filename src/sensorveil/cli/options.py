@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import check_place
+
+Rare = partial(typer.Option, hidden=True)
+"""An option that few need: `--help` leaves it out, `--help-all` shows it."""
 
 Data = Annotated[
     str, typer.Option("--data", help="A dataset's name, or the .toml file of your own table.")
@@ -21,20 +28,67 @@ Source = Annotated[
 ]
 Protocol = Annotated[
     str | None,
-    typer.Option("--protocol", help="The split: paper, recording or subject. Default: its own."),
+    typer.Option("--split", help="The split: paper, recording or subject. Default: its own."),
 ]
-Fold = Annotated[int, typer.Option("--fold", help="Which fold of people is the test.")]
+Fold = Annotated[int, Rare("--fold", help="Which fold of people is the test.")]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", help="Option of simulated data, as name=value; may be repeated."),
+    Rare("--option", help="Option of simulated data, as name=value; may be repeated."),
+]
+Preset = Annotated[str, typer.Option("--preset", help="paper or fast.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
+]
+Strength = Annotated[
+    list[str] | None,
+    typer.Option("--strength", help="Strengths, as guidance_scale=4,gender=0.3."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw in training.")]
 NoiseSeed = Annotated[
     int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
 ]
+Quick = Annotated[bool, typer.Option("--quick", help="Small attackers, for two cores.")]
 Device = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, Rare("--quiet", "-q", help="Print nothing but errors.")]
+AsJson = Annotated[bool, Rare("--json", help="Print the result as JSON.")]
+
+
+class Command(TyperCommand):
+    """A command whose `--help` is short: options that few need stand in `--help-all`."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, and `--help-all` where `--help` leaves any out."""
+        shown = super().get_params(ctx)
+        if not any(getattr(parameter, "hidden", False) for parameter in self.params):
+            return shown
+        everything = TyperOption(
+            param_decls=["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_everything,
+            help="Show all options and exit.",
+        )
+        return [*shown[:-1], everything, *shown[-1:]]
+
+
+def _show_everything(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    rare = [one for one in ctx.command.params if isinstance(one, TyperOption) and one.hidden]
+    for one in rare:
+        one.hidden = False
+    click.echo(ctx.get_help())
+    for one in rare:
+        one.hidden = True
+    ctx.exit()
+
+
+def check_new(out: Path) -> None:
+    """Refuses a place that is taken or cannot be written to, before any work."""
+    check_place(out)
+    if out.exists():
+        raise Refusal(f"{out} exists already; choose another place or remove it")
 
 
 def check_file(out: Path, suffix: str) -> None:
@@ -42,25 +96,33 @@ def check_file(out: Path, suffix: str) -> None:
     if out.suffix != suffix:
         raise Refusal(f"the output {out} must end in {suffix}")
     check_place(out)
+    if out.is_dir():
+        raise Refusal(f"{out} is a folder, and a file is to be written; name a file")
 
 
-def names(given: list[str]) -> list[str]:
+def check_among(what: str, given: str, known: Sequence[str]) -> None:
+    """Refuses a word that is not among the known ones."""
+    if given not in known:
+        raise refuse_unknown(what, given, list(known))
+
+
+def names(given: list[str] | None) -> list[str]:
     """Names given several times or with commas.
 
     >>> names(["gender,weight", "age"])
     ['gender', 'weight', 'age']
     """
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+    return [name.strip() for text in given or [] for name in text.split(",") if name.strip()]
 
 
 def pairs(given: list[str] | None, what: str) -> dict[str, str]:
     """name=value pairs, given several times or with commas.
 
-    >>> pairs(["keep=4,gender=0.3"], "strength")
-    {'keep': '4', 'gender': '0.3'}
+    >>> pairs(["guidance_scale=4,gender=0.3"], "strength")
+    {'guidance_scale': '4', 'gender': '0.3'}
     """
     found: dict[str, str] = {}
-    for text in names(given or []):
+    for text in names(given):
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise Refusal(f"{what} '{text}' is not of the form name=value")
@@ -92,7 +154,7 @@ def data_options(given: list[str] | None, data: str) -> dict[str, Any]:
 def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> dict[str, Any]:
     """name=value pairs as the types that settings have: a method's, or those of several."""
     kinds = [kind] if isinstance(kind, type) else kind
-    types = {entry.name: str(entry.type) for one in kinds for entry in fields(one)}
+    types = {name: kind for one in kinds for name, kind in _types(one).items()}
     found = {}
     for name, value in pairs(given, "setting").items():
         if name not in types:
@@ -101,12 +163,21 @@ def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> d
     return found
 
 
+def _types(kind: type) -> Mapping[str, str]:
+    """The settings by name with the words of their types."""
+    return {entry.name: str(entry.type) for entry in fields(kind)} if is_dataclass(kind) else {}
+
+
 def check_device(device: str) -> str:
-    """Refuses a device that is not there."""
+    """Refuses a device that is not there; sets PyTorch up for the one that is.
+
+    Small networks gain nothing from a second thread, and on a busy machine two threads that wait
+    for each other are many times slower than one. SENSORVEIL_THREADS says otherwise.
+    """
+    check_among("device", device, ("cpu", "cuda"))
     import torch
 
-    if device not in ("cpu", "cuda"):
-        raise refuse_unknown("device", device, ["cpu", "cuda"])
+    torch.set_num_threads(int(os.environ.get("SENSORVEIL_THREADS", "1")))
     if device == "cuda" and not torch.cuda.is_available():
         raise Refusal("device 'cuda' is not there; use --device cpu")
     if device == "cuda":

@@ -1,4 +1,4 @@
-"""sensorveil reproduce: a paper's tables and figures, measured here beside its own numbers."""
+"""sensorveil papers list, reproduce: a paper's tables and figures, measured here beside its own numbers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,32 @@ if TYPE_CHECKING:
     from sensorveil.recipes.recipe import Recipe
 
 
+app = typer.Typer(help="What the papers' tables and figures say, measured here beside them.")
+
+
+@app.command("list", cls=given.Command)
+def list_recipes(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
+    """All recipes and their parts."""
+    from sensorveil.recipes.recipe import names, recipe
+
+    screen = Screen(quiet, as_json)
+    listed = [(one, ", ".join(recipe(one).parts), recipe(one).title) for one in names()]
+    screen.table("Recipes", ("name", "parts", "what"), listed)
+    screen.result(names())
+
+
+@app.command("reproduce", cls=given.Command)
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="'list' names all recipes.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The folder for RECIPE-PART.json.")
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="'papers list' names all.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder for RECIPE-PART.json.")],
     part: Annotated[
         list[str] | None,
-        typer.Option(help="What to measure ('list' names the parts); the first unless named."),
+        typer.Option(help="What to measure ('papers list' names it); the first unless named."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 5,
-    preset: Annotated[str, typer.Option(help="paper or fast.")] = "paper",
+    preset: given.Preset = "paper",
     leaks: Annotated[
-        int, typer.Option(help="Runs of re-identification in accuracy; 0 leaves it out.")
+        int, given.Rare(help="Runs of re-identification in accuracy; 0 leaves it out.")
     ] = 20,
     only: Annotated[
         list[str] | None, typer.Option("--method", help="Rows of these methods only.")
@@ -42,12 +55,10 @@ def reproduce(
         typer.Option(help="A trained run to measure, one for each seed; else it is trained."),
     ] = None,
     windows: Annotated[
-        int | None, typer.Option(help="So many test windows, drawn at random; else all.")
+        int | None, given.Rare(help="So many test windows, drawn at random; else all.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed models.")] = False,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting as name=value, for all methods.")
-    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller fixed classifiers.")] = False,
+    setting: given.Set = None,
     source: given.Source = None,
     option: given.Options = None,
     device: given.Device = "cpu",
@@ -64,21 +75,14 @@ def reproduce(
     from sensorveil.measures.residual import ResidualSettings
     from sensorveil.recipes.parts import measure
     from sensorveil.recipes.plan import Plan
-    from sensorveil.recipes.recipe import names, recipe
+    from sensorveil.recipes.recipe import recipe
     from sensorveil.recipes.reproduce import check, kinds_of_settings
 
     screen = Screen(quiet, as_json)
-    if name == "list":
-        listed = [(one, ", ".join(recipe(one).parts), recipe(one).title) for one in names()]
-        screen.table("Recipes", ("name", "parts", "what"), listed)
-        screen.result(names())
-        return
     chosen = recipe(name)
     parts = given.names(part or [next(iter(chosen.parts))])
     if only:
         chosen = _only(chosen, given.names(only))
-    if out is None:
-        raise Refusal("name the folder for the results with --out")
     if seeds < 1 or leaks < 0 or (windows is not None and windows < 1):
         raise Refusal("--seeds and --windows must be 1 or more, and --leaks 0 or more")
     if "donors" in chosen.parts and (run or windows):

@@ -1,4 +1,4 @@
-"""sensorveil methods, fit, obfuscate, evaluate."""
+"""sensorveil methods, fit, extend, obfuscate, evaluate: from data to a run and what it writes."""
 
 from __future__ import annotations
 
@@ -12,40 +12,52 @@ import typer
 from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
-from sensorveil.files import check_place
 
 if TYPE_CHECKING:
     from sensorveil.audit.evaluation import Evaluation
     from sensorveil.data.splits import Split
     from sensorveil.methods.base import Obfuscator
 
-Strength = Annotated[
-    list[str] | None, typer.Option("--strength", help="Knobs, as keep=4,gender=0.3.")
-]
+WIDTH = 80
+"""Columns of a terminal."""
 
 
-def methods(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
-    """All methods, their presets, settings and strengths."""
-    from sensorveil.methods.registry import registry
+def methods(
+    name: Annotated[
+        str, typer.Argument(help="One method, with its presets, settings and strengths.")
+    ] = "",
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """All methods, one on a line; or one method with its presets, settings and strengths."""
+    from sensorveil.methods.registry import method, registry
 
     screen = Screen(quiet, as_json)
-    screen.table(
-        "Methods",
-        ("name", "what", "presets", "strengths"),
-        [
-            (name, made.summary, ", ".join(made.presets), ", ".join(made.capabilities.strengths))
-            for name, made in registry.items()
-        ],
-    )
+    shown = {name: method(name)} if name else dict(registry)
+    widest = max(len(one) for one in shown)
+    for one, made in shown.items():
+        line = f"{one:<{widest}}  {made.summary}"
+        screen.say(line if name or len(line) <= WIDTH else f"{line[: WIDTH - 1].rstrip()}…")
+    if name:
+        made = shown[name]
+        screen.say(f"presets: {', '.join(made.presets)}")
+        entries = ((one, str(value)) for one, value in made("fast").about().items())
+        screen.table("Settings of the preset fast", ("setting", "value"), list(entries))
+        for one, meaning in made.capabilities.strengths.items():
+            screen.say(f"strength {one}: {meaning}")
+        if made.capabilities.strength_per_hidden:
+            screen.say("The name of each hidden attribute is a strength too.")
+    else:
+        screen.say("'sensorveil methods NAME' shows presets, settings and strengths of one.")
     screen.result(
         {
-            name: {
+            one: {
                 "summary": made.summary,
                 "presets": {key: dict(value) for key, value in made.presets.items()},
                 "settings": asdict(made.Settings()),
                 "capabilities": asdict(made.capabilities),
             }
-            for name, made in registry.items()
+            for one, made in shown.items()
         }
     )
 
@@ -60,18 +72,16 @@ def fit(
     data: given.Data = "watch",
     source: given.Source = None,
     option: given.Options = None,
-    protocol: given.Protocol = None,
+    split: given.Protocol = None,
     fold: given.Fold = 0,
-    part: Annotated[
-        str, typer.Option(help="train, or fitting to leave the validation windows out.")
+    subset: Annotated[
+        str, given.Rare(help="train, or fitting to leave the validation windows out.")
     ] = "train",
-    preset: Annotated[str, typer.Option(help="paper or fast.")] = "fast",
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
-    ] = None,
+    preset: given.Preset = "fast",
+    setting: given.Set = None,
     max_advantage: Annotated[
         float | None,
-        typer.Option(help="The most that a code may tell, for methods that search for one (seal)."),
+        given.Rare(help="The most that a code may tell, for methods that search for one (seal)."),
     ] = None,
     seed: given.Seed = 0,
     device: given.Device = "cpu",
@@ -80,8 +90,7 @@ def fit(
 ) -> None:
     """Trains a method on a dataset's training windows and writes a run folder.
 
-    A training of PrivDiffuser that was stopped goes on when the same command is given again; until
-    it is done, what it has lies beside the run, in a folder that ends in '.unfinished'.
+    The same command goes on with a training that was stopped (its state is in OUT.unfinished).
     """
     import zlib
 
@@ -90,18 +99,15 @@ def fit(
     from sensorveil.nets.courses import Checkpoint
 
     screen = Screen(quiet, as_json)
-    if part not in ("train", "fitting"):
-        raise Refusal(f"part '{part}' is unknown; known: fitting, train")
+    given.check_among("subset", subset, ("train", "fitting"))
     made = find(method)
     if max_advantage is not None:
         setting = [*(setting or []), f"max_advantage={max_advantage}"]
     settings = given.settings(setting, made.Settings, method)
     obfuscator = made(preset, seed, given.check_device(device), **settings)
-    if out.exists():
-        raise Refusal(f"{out} exists already; choose another place or remove it")
-    check_place(out)
-    split = sensorveil.load(data, protocol, fold, source, **given.data_options(option, data))
-    windows = split.fitting if part == "fitting" else split.train
+    given.check_new(out)
+    parts = sensorveil.load(data, split, fold, source, **given.data_options(option, data))
+    windows = parts.fitting if subset == "fitting" else parts.train
     purpose = {
         "method": method,
         "settings": obfuscator.about(),
@@ -139,9 +145,7 @@ def extend(
     import sensorveil
 
     screen = Screen(quiet, as_json)
-    if out.exists():
-        raise Refusal(f"{out} exists already; choose another place or remove it")
-    check_place(out)
+    given.check_new(out)
     obfuscator = sensorveil.load_run(run, given.check_device(device))
     split = split_of(obfuscator, run, data, source, option, None, None)
     with screen.bars():
@@ -157,10 +161,10 @@ def obfuscate(
     data: given.Data = "",
     source: given.Source = None,
     option: given.Options = None,
-    protocol: given.Protocol = None,
-    fold: Annotated[int | None, typer.Option("--fold", help="Default: the run's.")] = None,
-    part: Annotated[str, typer.Option(help="test, train, validation or all.")] = "test",
-    strength: Strength = None,
+    split: given.Protocol = None,
+    fold: Annotated[int | None, given.Rare("--fold", help="Default: the run's.")] = None,
+    subset: Annotated[str, typer.Option(help="test, train, validation or all.")] = "test",
+    strength: given.Strength = None,
     seed: given.NoiseSeed = None,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
@@ -172,15 +176,14 @@ def obfuscate(
 
     screen = Screen(quiet, as_json)
     given.check_file(out, ".npz")
+    given.check_among("subset", subset, ("test", "train", "validation", "all"))
     obfuscator = sensorveil.load_run(run, given.check_device(device))
-    if part == "all":
+    if subset == "all":
         name = data or _origin_data(obfuscator, run)
         windows = load_whole(name, source, **given.data_options(option, name))[0]
-    elif part in ("train", "test", "validation"):
-        split = split_of(obfuscator, run, data, source, option, protocol, fold)
-        windows = getattr(split, part)
     else:
-        raise Refusal(f"part '{part}' is unknown; known: all, test, train, validation")
+        parts = split_of(obfuscator, run, data, source, option, split, fold)
+        windows = getattr(parts, subset)
     with screen.bars():
         hidden = obfuscator.obfuscate(windows, given.numbers(strength, "strength"), seed)
     hidden.save(out)
@@ -199,14 +202,14 @@ def evaluate(
     attribute: Annotated[
         list[str] | None, typer.Option("--attribute", help="Score only these; default: all.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small models, for two cores.")] = False,
-    strength: Strength = None,
+    quick: given.Quick = False,
+    strength: given.Strength = None,
     out: Annotated[Path | None, typer.Option("--out", help="A .json file for the result.")] = None,
     device: given.Device = "cpu",
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """The papers' measures: what models trained on raw data read from the obfuscated test."""
+    """The papers' measures: what classifiers trained on raw data predict from the obfuscated test."""
     import sensorveil
     from sensorveil.audit.evaluation import evaluate as score
     from sensorveil.conditions import conditions
@@ -217,7 +220,7 @@ def evaluate(
     if seeds < 1:
         raise Refusal(f"--seeds is {seeds}; at least one is needed")
     if out:
-        check_place(out)
+        given.check_file(out, ".json")
     device = given.check_device(device)
     obfuscators = [sensorveil.load_run(place, device) for place in run]
     splits = [
@@ -252,7 +255,7 @@ def evaluate(
 
 
 def print_evaluation(screen: Screen, result: Evaluation) -> None:
-    """The table that evaluate and demo print."""
+    """The table that evaluate prints."""
     rows = [
         (
             f"{score.attribute} ({score.role})",
@@ -266,8 +269,8 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
         for score in result.scores
     ]
     screen.table(
-        f"{result.method}: what models trained on raw data read, in % [95% interval over people]",
-        ("attribute", "guess", "raw", "obfuscated", "F1", "loss"),
+        f"{result.method}: accuracy of classifiers trained on raw data, in % [95% interval over people]",
+        ("attribute", "majority", "raw", "obfuscated", "F1", "loss"),
         rows,
     )
     for name, reason in result.left_out.items():
