@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sensorveil.audit.results import CONTROL, RAW
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import CONTROL, RAW, read_audit
 
 RESULTS = Path(__file__).parents[1] / "results"
 AUDITS = {
@@ -38,7 +37,7 @@ def audits() -> Iterator[str]:
         for one in found.attributes:
             spoken = SPOKEN.get(one.attribute, one.attribute)
             spoken += " (not in the policy)" if one.role == "unlisted" else ""
-            area = max(a.auc.value for a in one.attacks if a.level not in (RAW, CONTROL))
+            area = max(a.auc.value for a in one.attacks if a.threat_model not in (RAW, CONTROL))
             yield (
                 f"| [{data}](../results/{place}/audit.html) | {shown}| {spoken} |"
                 f" {100 * one.majority:.1f} | {100 * one.worst.accuracy.value:.1f} | {area:.2f} |"
@@ -46,7 +45,7 @@ def audits() -> Iterator[str]:
             )
             shown = ""
             for session in one.sessions:
-                if session.found:
+                if session.significant:
                     beyond = 100 * (session.accuracy.value - session.majority)
                     yield f"    beyond guessing, {session.windows} windows: {beyond:.1f} points"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sensorveil.audit.results import HIDDEN
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import HIDDEN, read_audit
 from sensorveil.cli.main import main
 from sensorveil.methods.registry import registry
 
@@ -102,8 +101,8 @@ def test_readme_reproduces_obscurenet_as_the_results_do():
 )
 def test_readme_says_what_attackers_of_obscurenet_reach(modifier, level):
     audit = read_audit(ROOT / "results" / f"motionsense-obscurenet-{modifier}-paper-audit")
-    gender = next(one for one in audit.parts[0].attributes if one.attribute == "gender")
-    best = max(one.accuracy.value for one in gender.attacks if one.level == level)
+    gender = next(one for one in audit.splits[0].attributes if one.attribute == "gender")
+    best = max(one.accuracy.value for one in gender.attacks if one.threat_model == level)
     assert f"{100 * best:.1f}%" in README.replace("\n", " ")
 
 

@@ -16,8 +16,7 @@ from sensorveil.audit.audit import AuditSettings, audit
 from sensorveil.audit.bounded import _beats, with_bounds
 from sensorveil.audit.folds import Fold, obfuscated, second
 from sensorveil.audit.ladder import run_attacks
-from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, AttributeAudit
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, AttributeAudit, read_audit
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -89,11 +88,13 @@ def test_a_verdict_follows_from_what_is_beaten(honest: tuple[Fold, AttributeAudi
     passed = replace(found, verdict=replace(found.verdict, status=HIDDEN))
     more = high.above(0.5)
     for level, status in (("raw", HIDDEN), ("control", HIDDEN), ("lazy", NOT_HIDDEN)):
-        attacks = (replace(found.worst, level=level, accuracy=high, advantage=more),)
+        attacks = (replace(found.worst, threat_model=level, accuracy=high, advantage=more),)
         (judged,) = with_bounds([fold], [replace(passed, attacks=attacks)])
         assert judged.verdict.status == status
     # Nearly all windows are of one class: to name it is no attack, and says nothing of the bound.
-    guessing = (replace(found.worst, level="lazy", accuracy=high, advantage=high.above(0.99)),)
+    guessing = (
+        replace(found.worst, threat_model="lazy", accuracy=high, advantage=high.above(0.99)),
+    )
     (judged,) = with_bounds([fold], [replace(passed, attacks=guessing)])
     assert judged.verdict.status == HIDDEN
 
@@ -147,7 +148,7 @@ def test_seals_document_shows_its_audits_and_no_attacker_beats_the_bound(place: 
     kept = f"{part.kept[0].attribute} {raw:.1f}, {after:.1f}"
     assert f"| {name} | {kept} |" in text
     for found in part.attributes:
-        others = [one for one in found.attacks if one.level not in (RAW, CONTROL)]
+        others = [one for one in found.attacks if one.threat_model not in (RAW, CONTROL)]
         if part.unseen_people:
             assert found.bound is not None
             assert not any(_beats(one, found.bound) for one in others)
@@ -225,7 +226,7 @@ def test_seals_document_says_why_raw_windows_are_read_in_two_ways() -> None:
 
 def test_seals_document_says_what_is_read_of_age_from_raw_windows() -> None:
     age = read_audit(RESULTS / "motionsense-seal-subject-audit").main.attribute("age")
-    raw = max(one.accuracy.value for one in age.attacks if one.level == RAW)
+    raw = max(one.accuracy.value for one in age.attacks if one.threat_model == RAW)
     assert raw < age.worst.accuracy.value
     text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
     assert f"of raw windows age is read in no more than {raw:.1%}" in text
@@ -237,7 +238,7 @@ def test_seals_document_says_what_adds_up_on_audiomnist() -> None:
     told = {
         one.windows: f"{100 * (one.accuracy.value - one.majority):.1f}"
         for one in found.attribute("subject").sessions
-        if one.found
+        if one.significant
     }
     assert f"by {told[20]} points (20 clips; all clips: {told[None]})" in text
     assert found.attribute("subject").verdict.status == NOT_HIDDEN
@@ -312,7 +313,7 @@ def test_seals_document_says_what_one_seed_of_attackers_found_on_watch() -> None
     assert one.run["seed"] == three.run["seed"] == 0
     sides = [audit.main.attribute("side") for audit in (one, three)]
     assert [side.verdict.status for side in sides] == [NOT_HIDDEN, HIDDEN]
-    assert sides[0].worst.level == "insider"
+    assert sides[0].worst.threat_model == "insider"
     better = [100 * (side.worst.accuracy.value - side.majority) for side in sides]
     text = " ".join((RESULTS.parent / "docs" / "seal.md").read_text("utf-8").split())
     assert (

@@ -6,7 +6,7 @@ import pytest
 import sample
 
 from sensorveil.audit.criterion import judge
-from sensorveil.audit.results import CONTROL, HIDDEN, IGNORANT, NOT_HIDDEN, RAW, SEMI, VOID
+from sensorveil.audit.results import CONTROL, HIDDEN, IGNORANT, INCONCLUSIVE, NOT_HIDDEN, RAW, SEMI
 
 GUESS = 0.5
 GOOD = (
@@ -23,9 +23,13 @@ CONTROLLED = sample.attack(CONTROL, "network", 0.58, GUESS, 0.6)
         (GOOD, CONTROLLED, HIDDEN),
         ((*GOOD, sample.attack(SEMI, "trees", 0.53, GUESS, 0.52)), CONTROLLED, NOT_HIDDEN),
         ((*GOOD, sample.attack(SEMI, "trees", 0.50, GUESS, 0.56)), CONTROLLED, NOT_HIDDEN),
-        ((*GOOD, sample.attack(SEMI, "trees", 0.50, GUESS, float("nan"))), CONTROLLED, VOID),
-        (GOOD, sample.attack(CONTROL, "network", 0.54, GUESS, 0.6), VOID),
-        ((sample.attack(RAW, "network", 0.53, GUESS), *GOOD[1:]), CONTROLLED, VOID),
+        (
+            (*GOOD, sample.attack(SEMI, "trees", 0.50, GUESS, float("nan"))),
+            CONTROLLED,
+            INCONCLUSIVE,
+        ),
+        (GOOD, sample.attack(CONTROL, "network", 0.54, GUESS, 0.6), INCONCLUSIVE),
+        ((sample.attack(RAW, "network", 0.53, GUESS), *GOOD[1:]), CONTROLLED, INCONCLUSIVE),
     ],
 )
 def test_each_condition_counts(attacks, control, status):

@@ -29,7 +29,7 @@ def test_a_deterministic_modifier_is_inverted_and_the_page_says_so() -> None:
     settings = AuditSettings(BUDGET, (0,), True, 0, ("none",))
     found = audit([([obfuscator], [split])], settings)
     gender = found.main.attribute("gender")
-    read = {(a.level, a.family): a.accuracy.value for a in gender.attacks}
+    read = {(a.threat_model, a.attacker): a.accuracy.value for a in gender.attacks}
     assert read[IGNORANT, CNN] < 0.4  # the papers' own measure: far worse than guessing
     assert max(read[SEMI, family] for family in BUDGET.families) > 0.9
     assert found.verdict().status == NOT_HIDDEN

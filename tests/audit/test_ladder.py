@@ -14,12 +14,12 @@ from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INCONCLUSIVE,
     INSIDER,
     LAZY,
     NOT_HIDDEN,
     RAW,
     SEMI,
-    VOID,
     AttributeAudit,
 )
 from sensorveil.audit.sessions import Reading, Truth, session_points
@@ -43,7 +43,7 @@ def climbed(obfuscator: Obfuscator, split: Split, budget: Budget = FAST) -> Attr
 
 
 def best(found: AttributeAudit, level: str) -> float:
-    return max(a.accuracy.value for a in found.attacks if a.level == level)
+    return max(a.accuracy.value for a in found.attacks if a.threat_model == level)
 
 
 def test_a_second_obfuscator_is_not_trained_where_one_is_given() -> None:
@@ -94,7 +94,7 @@ def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
     assert best(found, SEMI) >= 0.95
     assert best(found, LAZY) >= 0.95
     assert found.verdict.status == NOT_HIDDEN
-    assert found.worst.level in (LAZY, SEMI, INSIDER)
+    assert found.worst.threat_model in (LAZY, SEMI, INSIDER)
 
 
 def test_resampling_by_label_is_hidden(people):
@@ -104,7 +104,7 @@ def test_resampling_by_label_is_hidden(people):
     assert found.worst.advantage.value <= 0.02
     assert found.control.advantage.value >= 0.05
     assert found.verdict.status == HIDDEN, found.verdict
-    assert {a.level for a in found.attacks} == {RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL}
+    assert {a.threat_model for a in found.attacks} == {RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL}
 
 
 class Memorised(Obfuscator):
@@ -128,7 +128,7 @@ def test_who_learns_from_what_the_obfuscator_never_saw_finds_what_others_miss(pe
     guess = found.majority
     assert max(best(found, level) for level in (IGNORANT, LAZY, SEMI)) < guess + 0.02
     assert best(found, INSIDER) > 0.9
-    assert found.worst.level == INSIDER
+    assert found.worst.threat_model == INSIDER
     assert found.verdict.status == NOT_HIDDEN
 
 
@@ -199,23 +199,25 @@ def test_an_insider_who_ignores_the_clips_finds_nobody():
     )
     points = session_points(truth, [Reading(INSIDER, CONVOLUTIONS, beyond, beyond)])
     assert points
-    assert not any(point.found for point in points)
+    assert not any(point.significant for point in points)
 
 
 def test_raw_data_is_not_hidden(people):
     found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people)
     assert found.verdict.status == NOT_HIDDEN
-    assert FULL not in {a.level for a in found.attacks}  # it has no condition to be informed of
+    assert FULL not in {
+        a.threat_model for a in found.attacks
+    }  # it has no condition to be informed of
 
 
 def test_attackers_that_learnt_too_little_are_void(people):
     weak = Budget(windows=13, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
     obfuscator = Resample(epochs=6).fit(people.train, "activity", "gender")
     found = climbed(obfuscator, people, weak)
-    tried = [a for a in found.attacks if a.level != RAW]
+    tried = [a for a in found.attacks if a.threat_model != RAW]
     assert max(a.advantage.value for a in tried) <= 0.02  # by their word, all is well
     assert found.control.advantage.value < 0.05
-    assert found.verdict.status == VOID, found.verdict
+    assert found.verdict.status == INCONCLUSIVE, found.verdict
     assert "too weak" in found.verdict.reason
 
 
@@ -248,10 +250,10 @@ def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
     found = climbed(NoObfuscation().fit(split.train, "activity", "gender"), split, budget)
     single = [p for p in found.sessions if p.windows == 1 and p.group == "recording"]
     many = [p for p in found.sessions if p.windows in (60, None)]
-    assert not any(point.found for point in single)
-    assert any(point.found for point in many), found.sessions
+    assert not any(point.significant for point in single)
+    assert any(point.significant for point in many), found.sessions
     assert found.worst.advantage.value <= 0.02
-    assert max(a.auc.value for a in found.attacks if a.level != RAW) <= 0.55
+    assert max(a.auc.value for a in found.attacks if a.threat_model != RAW) <= 0.55
     assert found.verdict.status == NOT_HIDDEN
     assert "adding up" in found.verdict.reason
 
@@ -260,7 +262,7 @@ def test_the_network_takes_part(people):
     tiny = ClassifierSettings(width=8, epochs=2, batch=64, rate=5e-3)
     budget = Budget(windows=400, network=tiny, kernels=20, rounds=5)
     found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
-    assert {a.family for a in found.attacks} == set(budget.families)
+    assert {a.attacker for a in found.attacks} == set(budget.families)
 
 
 def test_the_kept_class_alone_is_no_evidence():

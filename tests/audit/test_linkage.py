@@ -17,7 +17,7 @@ from sensorveil.audit.linkage import (
     linkage,
 )
 from sensorveil.audit.linkers import LinkageBudget, Linker, Sessions, Side, draw_sessions
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, VOID, Linkage
+from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN, Linkage
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -51,7 +51,7 @@ def test_strong_identity_is_linked_where_nothing_is_hidden() -> None:
         assert result.raw_equal_error_rate.value < 0.15
         assert result.rank1.value >= result.raw_rank1.value
         assert result.rank1.people == 6
-        assert result.found
+        assert result.significant
     assert judge_linkage(list(found.values())).status == NOT_HIDDEN
 
 
@@ -75,7 +75,7 @@ def test_label_only_resampling_leaves_chance() -> None:
         assert result.rank1.value < 1 / 12 + 3 * 0.04
         assert result.rank1.low <= result.rank1_chance
         assert 0.4 < result.equal_error_rate.value < 0.6
-        assert not result.found
+        assert not result.significant
 
 
 def test_a_reader_that_errs_in_a_persons_own_way_gives_the_person_away() -> None:
@@ -88,9 +88,9 @@ def test_a_reader_that_errs_in_a_persons_own_way_gives_the_person_away() -> None
     assert right.mean() < 0.8
     train = obfuscator.obfuscate(split.train, seed=1)
     found = linked(split, obfuscator.obfuscate(split.test, seed=2), train)
-    assert found[OBFUSCATED_SESSION].found
+    assert found[OBFUSCATED_SESSION].significant
     fair = linked(split, by_class(split, split.test, 2), by_class(split, split.train, 1))
-    assert not fair[OBFUSCATED_SESSION].found
+    assert not fair[OBFUSCATED_SESSION].significant
 
 
 def test_folds_and_seeds_are_pooled_and_a_planted_leak_is_found() -> None:
@@ -109,13 +109,13 @@ def test_folds_and_seeds_are_pooled_and_a_planted_leak_is_found() -> None:
     assert raw.control is None
     assert hidden.control is not None
     assert 0.05 < hidden.planted < 0.2
-    assert hidden.control_found
+    assert hidden.control_significant
     assert hidden.planted / 2 < hidden.control.value - hidden.rank1_chance < 2 * hidden.planted
     assert judge_linkage(found).status == HIDDEN
-    blind = replace(hidden, control_found=False)
-    assert judge_linkage([raw, blind]).status == VOID
+    blind = replace(hidden, control_significant=False)
+    assert judge_linkage([raw, blind]).status == INCONCLUSIVE
     unread = [replace(link, raw_rank1=link.rank1) for link in found]
-    assert judge_linkage(unread).status == VOID
+    assert judge_linkage(unread).status == INCONCLUSIVE
 
 
 def test_what_marks_add_to_rank_one() -> None:

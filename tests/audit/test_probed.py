@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sensorveil.audit.probed import probed
-from sensorveil.audit.results import Told
+from sensorveil.audit.results import ConditionProbe
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.none import NoObfuscation
 
@@ -25,7 +25,7 @@ def test_every_attribute_but_the_kept_one_is_there_from_both_sources() -> None:
     }
     obfuscator.metrics_["probe"] = found
     assert probed(obfuscator) == (
-        Told("gender", "z_U", 0.8, 0.5, 0.6, people=4, windows=48),
-        Told("weight", "z_U", 0.7, 0.5, 0.6, people=4, windows=48),
-        Told("gender", "told", 0.51, 0.5, 0.6, people=4, windows=48),
+        ConditionProbe("gender", "z_U", 0.8, 0.5, 0.6, people=4, windows=48),
+        ConditionProbe("weight", "z_U", 0.7, 0.5, 0.6, people=4, windows=48),
+        ConditionProbe("gender", "condition", 0.51, 0.5, 0.6, people=4, windows=48),
     )

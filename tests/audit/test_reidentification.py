@@ -56,11 +56,11 @@ def test_a_fixed_relabelling_is_reidentified() -> None:
     fixed = Classifier(SMALL).fit(TRAIN, "gender").predict(test)
     assert (fixed == TEST.labels["gender"]).mean() < 0.05
     leak = obscurenet_reidentification(test, "gender", runs=3, settings=SMALL)
-    assert (leak.after, leak.runs, leak.attribute) == (OBSCURENET, 3, "gender")
+    assert (leak.protocol, leak.runs, leak.attribute) == (OBSCURENET, 3, "gender")
     assert leak.mean > 0.95
     assert leak.majority == pytest.approx(0.6)
     whole = cloak_reidentification(train, test, "gender", runs=2, settings=SMALL)
-    assert (whole.after, whole.runs) == (CLOAK, 2)
+    assert (whole.protocol, whole.runs) == (CLOAK, 2)
     assert whole.mean > 0.95
     assert whole.majority == pytest.approx(0.6)
 
@@ -76,7 +76,7 @@ def test_resampling_is_not_reidentified() -> None:
 
 
 def test_other_families_of_attackers() -> None:
-    result = obscurenet_reidentification(TEST, "gender", runs=1, family=CONVOLUTIONS)
+    result = obscurenet_reidentification(TEST, "gender", runs=1, attacker=CONVOLUTIONS)
     assert result.mean > 0.95
     assert result.spread == 0
 

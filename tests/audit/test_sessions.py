@@ -27,7 +27,7 @@ def test_sessions_take_out_the_prior_of_their_own_fold():
     truth, reading = leaky((0.8, 0.2))
     points = {p.windows: p for p in session_points(truth, [reading]) if p.group == "recording"}
     assert points[60].accuracy.value > 0.8
-    assert points[60].found
+    assert points[60].significant
 
 
 def test_accuracy_grows_as_the_closed_form_says():
@@ -49,7 +49,7 @@ def test_groups_whose_class_changes_are_left_out():
 
 def test_guessing_is_not_found():
     truth, reading = leaky((0.5, 0.5), shift=0.0)
-    assert not any(point.found for point in session_points(truth, [reading]))
+    assert not any(point.significant for point in session_points(truth, [reading]))
 
 
 def test_a_leaning_to_one_class_does_not_hide_a_leak():
@@ -58,7 +58,7 @@ def test_a_leaning_to_one_class_does_not_hide_a_leak():
     lean = np.array([0.2, 0.0])
     leaning = Reading(SEMI, "leaning", reading.scores + lean, reading.beyond + lean)
     points = {p.windows: p for p in session_points(truth, [leaning]) if p.group == "recording"}
-    assert points[60].found
+    assert points[60].significant
     assert points[60].accuracy.value > 0.8
 
 
@@ -77,7 +77,7 @@ def test_a_few_people_who_are_read_right_by_luck_are_not_found():
             said = np.where(generator.integers(2, size=4)[person], 0.2, -0.2)
             evidence = np.stack([said, -said], axis=1)[None]
             readings.append(Reading(SEMI, str(number), evidence - np.log(2), evidence))
-        found += any(point.found for point in session_points(truth, readings))
+        found += any(point.significant for point in session_points(truth, readings))
     assert found == 0
 
 

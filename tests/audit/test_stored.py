@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import sample
 
-from sensorveil.audit.stored import gaps, joined, read_audit
+from sensorveil.audit.results import gaps, joined, read_audit
 from sensorveil.errors import Refusal
 from sensorveil.files import write_json
 
@@ -21,14 +21,14 @@ def test_round_trip(tmp_path):
 
 def test_an_older_file_lacks_what_is_new(tmp_path):
     content = sample.audit().as_dict()
-    for part in content["parts"]:
+    for part in content["splits"]:
         for point in part["trade_off"]:
             del point["attribute"]
     write_json(tmp_path / "audit.json", content)
     assert read_audit(tmp_path).main.trade_off[0].attribute == ""
 
 
-@pytest.mark.parametrize("spoil", ["format", "parts", "method"])
+@pytest.mark.parametrize("spoil", ["format", "splits", "method"])
 def test_damaged(tmp_path, spoil):
     content = sample.audit().as_dict()
     del content[spoil]
@@ -41,10 +41,10 @@ def test_splits_of_one_method_are_joined_with_unseen_people_first():
     audit = sample.audit()
     unseen = replace(audit.main, split="subject", unseen_people=True)
     seen = replace(audit.main, split="paper", unseen_people=False)
-    one = replace(audit, parts=(seen,), gaps={})
-    other = replace(audit, parts=(unseen,), gaps={})
+    one = replace(audit, splits=(seen,), gaps={})
+    other = replace(audit, splits=(unseen,), gaps={})
     (found,) = joined([one, other])
-    assert [part.split for part in found.parts] == ["subject", "paper"]
-    assert found.gaps == gaps(found.parts, audit.hide)
+    assert [part.split for part in found.splits] == ["subject", "paper"]
+    assert found.gaps == gaps(found.splits, audit.hide)
     assert len(joined([one, replace(other, method="another")])) == 2
     assert len(joined([one, one])) == 2  # the same split twice is no pair

@@ -50,7 +50,12 @@ def test_the_four_ways_to_train_and_test() -> None:
     hidden_train, hidden_test = mirrored(split.train, 1.0), mirrored(split.test, 1.0)
     kept = kept_attribute([split], [[hidden_train]], [[hidden_test]], "activity", TINY)
     assert (kept.attribute, kept.classes, kept.majority) == ("activity", ("0", "1"), 0.5)
-    assert [e.value for e in (kept.raw, kept.unchanged, kept.retrained, kept.back)] == [1, 0, 1, 0]
+    assert [e.value for e in (kept.raw, kept.unchanged, kept.retrained, kept.retrained_on_raw)] == [
+        1,
+        0,
+        1,
+        0,
+    ]
     assert (kept.unchanged_f1.value, kept.retrained_f1.value) == (0, 1)
     assert kept.recall_by_class == {"0": 0.0, "1": 0.0}
     assert kept.raw.people == 5
@@ -60,7 +65,7 @@ def test_figures_by_class_and_by_person() -> None:
     split = toy()
     kept = kept_attribute([split], [[split.train]], [[mirrored(split.test, 0.3)]], "activity", TINY)
     assert kept.unchanged.value == kept.retrained.value == pytest.approx(0.7)
-    assert (kept.raw.value, kept.back.value) == (1.0, 1.0)
+    assert (kept.raw.value, kept.retrained_on_raw.value) == (1.0, 1.0)
     assert kept.f1_by_class == pytest.approx({"0": 0.7, "1": 0.7})
     assert kept.unchanged.low < 0.7 < kept.unchanged.high
 
@@ -88,7 +93,7 @@ def test_models_that_are_at_hand_are_not_trained_again() -> None:
         [split], [[split.train]], [[split.test]], "activity", TINY, raw_models=[[wrong]]
     )
     assert (kept.raw.value, kept.unchanged.value) == (0, 0)
-    assert (kept.retrained.value, kept.back.value) == (1, 1)
+    assert (kept.retrained.value, kept.retrained_on_raw.value) == (1, 1)
 
 
 @pytest.fixture(scope="module")

@@ -608,9 +608,9 @@ def test_demo(done: Command, tmp_path: Path) -> None:
     side = next(entry for entry in part["attributes"] if entry["attribute"] == "side")
     # What the demo is to show: the exercise stays, and no attacker reads the arm.
     assert part["kept"][0]["unchanged"]["value"] > 0.7
-    assert max(a["accuracy"]["value"] for a in side["attacks"] if a["level"] == "raw") > 0.9
+    assert max(a["accuracy"]["value"] for a in side["attacks"] if a["threat_model"] == "raw") > 0.9
     # With ten people the verdict is at the edge of its 2 points, and rounding can turn it.
-    worst = max(a["accuracy"]["value"] for a in side["attacks"] if a["level"] != "raw")
+    worst = max(a["accuracy"]["value"] for a in side["attacks"] if a["threat_model"] != "raw")
     assert worst < side["majority"] + 0.04, side["verdict"]
     assert side["verdict"]["status"] in ("hidden", "not hidden")
     assert not any(session["found"] for session in side["sessions"])

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, read_audit
 
 RESULTS = Path(__file__).parents[2] / "results"
 OF, KINDS = ("activity", "gender"), ("read", "read_dense")
@@ -203,10 +202,10 @@ def test_the_document_says_what_the_audit_found() -> None:
     audit = read_audit(RESULTS / "motionsense-blinder-paper-audit")
     (activity,) = audit.main.kept
     gender = audit.main.attribute("gender")
-    assert (audit.quick, audit.seeds, gender.worst.level) == (False, (0,), "fully informed")
+    assert (audit.quick, audit.seeds, gender.worst.threat_model) == (False, (0,), "fully informed")
     assert {one.verdict.status for one in audit.main.attributes} == {NOT_HIDDEN}
     apart = (RAW, CONTROL, "fully informed")
-    alone = [one for one in gender.attacks if one.level not in apart]
+    alone = [one for one in gender.attacks if one.threat_model not in apart]
     most, area = max(one.accuracy.value for one in alone), max(one.auc.value for one in alone)
     guessing = f"(guessing: {100 * gender.majority:.1f}; area under the ROC curve {area:.2f})"
     assert f"gender in up to {most:.1%} {guessing}" in said()

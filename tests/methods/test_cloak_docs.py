@@ -22,8 +22,7 @@ from cloak_tables import (
     validated,
 )
 
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, VOID
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN, read_audit
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.cloak_settings import CloakSettings
 from sensorveil.methods.guided_settings import PANEL
@@ -52,7 +51,7 @@ def test_what_the_document_says_of_the_audit_is_in_it() -> None:
     assert (found.quick, len(found.seeds)) == (True, 3)
     assert (side.verdict.status, subject.verdict.status) == (HIDDEN, NOT_HIDDEN)
     assert with_later_ones(found.run["settings"]) == Cloak("fast").about()
-    assert side.worst.level == "insider"
+    assert side.worst.threat_model == "insider"
     assert f"{100 * (side.worst.accuracy.value - side.majority):.1f} points better" in text
     reached = side.worst.accuracy
     interval = f"from {100 * reached.low:.1f} to {100 * reached.high:.1f}%"
@@ -122,7 +121,7 @@ def test_audits_are_of_the_preset_of_today_and_hide_all_that_can_be_told(name: s
     assert found.quick == (name == "audiomnist-cloak-paper")
     assert with_later_ones(found.run["settings"]) == Cloak("fast").about()
     for one in found.main.attributes:
-        assert one.verdict.status == (VOID if one.attribute == "native" else HIDDEN)
+        assert one.verdict.status == (INCONCLUSIVE if one.attribute == "native" else HIDDEN)
     assert "Everything in this table is hidden but one, which is void" in said()
 
 
@@ -130,7 +129,7 @@ def test_the_document_says_that_too_few_images_were_linked() -> None:
     found = read_audit(RESULTS / "simulated-images-cloak-subject-audit").main.identity
     text = " ".join((RESULTS.parent / "docs" / "cloak.md").read_text("utf-8").split())
     assert found is not None
-    assert found.status == VOID
+    assert found.status == INCONCLUSIVE
     points = re.search(r"found ([\d.]+) points of a planted leak of ([\d.]+)", found.reason)
     people = re.search(r"in \d+ sessions of \d+ people", found.reason)
     assert points
@@ -210,9 +209,9 @@ def test_the_document_says_how_far_preset_paper_is_from_hiding_gender() -> None:
     worst = (100 * gender.worst.accuracy.value, 100 * gender.majority)
     assert "the best attacker reads {:.1f}% (guessing: {:.1f})".format(*worst) in said()
     sessions = {
-        (one.level, one.windows, one.group): (one.accuracy.value, one.majority)
+        (one.threat_model, one.windows, one.group): (one.accuracy.value, one.majority)
         for one in gender.sessions
-        if one.found
+        if one.significant
     }
     whole = sessions["fully informed", None, "recording"]
     assert f"of a recording reads {whole[0]:.1%} (guessing: {100 * whole[1]:.1f})" in said()
@@ -226,7 +225,7 @@ def test_the_document_says_how_far_preset_paper_is_from_hiding_gender() -> None:
         points = [
             100 * (one.accuracy.value - one.majority)
             for one in found.main.attribute(name).sessions
-            if one.found and one.group == "person" and one.windows == windows
+            if one.significant and one.group == "person" and one.windows == windows
         ]
         assert re.search(rf"{words} of a person: {max(points):.1f}", said())
     read = (activity.unchanged.value, activity.raw.value, activity.retrained.value)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, RAW
-from sensorveil.audit.stored import read_audit
+from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, RAW, read_audit
 from sensorveil.methods.privdiffuser import PrivDiffuser
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +90,7 @@ def test_readme_says_what_is_read_of_privdiffuser():
     assert paper.run["settings"]["avoid"] == PrivDiffuser("paper").settings.avoid
     gender = paper.main.attribute("gender")
     taught = ("lazy", "semi-informed", "insider")
-    best = max(one.accuracy.value for one in gender.attacks if one.level in taught)
+    best = max(one.accuracy.value for one in gender.attacks if one.threat_model in taught)
     assert (
         f"trains on its output reads gender in {best:.1%} at most (guessing: {gender.majority:.1%})"
     ) in text
@@ -171,9 +170,9 @@ def test_what_privdiffuser_was_chosen_by_is_what_the_results_say():
     for row in found["rows"]:
         chosen, hidden = row["settings"], row["hidden"]["gender"]
         assert hidden["verdict"] == NOT_HIDDEN
-        asked = [one for one in hidden["attacks"] if one["level"] != RAW]
-        informed = [one for one in asked if one["level"] == FULLY]
-        others = [one for one in asked if one["level"] != FULLY]
+        asked = [one for one in hidden["attacks"] if one["threat_model"] != RAW]
+        informed = [one for one in asked if one["threat_model"] == FULLY]
+        others = [one for one in asked if one["threat_model"] != FULLY]
         assert (len(others), len(informed)) == (12, 3)
         best = [
             tuple(max(one[what] for one in group) for what in ("accuracy", "auc"))
@@ -306,14 +305,14 @@ def test_the_audit_of_preset_paper_says_what_its_document_says():
     gender = next(one for one in audit.main.attributes if one.attribute == "gender")
     told, blind = [], []
     for one in gender.attacks:
-        if one.level != RAW:
-            (told if one.level == FULLY else blind).append(one)
+        if one.threat_model != RAW:
+            (told if one.threat_model == FULLY else blind).append(one)
     best, area = max(a.accuracy.value for a in blind), max(a.auc.value for a in blind)
     assert f"reads gender in {best:.1%} at most (guessing: {gender.majority:.1%})" in text
     assert f"with an area under the ROC curve of {area:.2f}:" in text
     best, area = max(a.accuracy.value for a in told), max(a.auc.value for a in told)
     assert f"to see these reads gender in {best:.1%} ({area:.2f})" in text
-    assert {point.level for point in gender.sessions} == {FULLY}
+    assert {point.threat_model for point in gender.sessions} == {FULLY}
     whole = {p.group: 100 * p.advantage.value for p in gender.sessions if p.windows is None}
     assert (
         f"is {whole['recording']:.1f} points above guessing over a recording and"

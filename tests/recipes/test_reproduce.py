@@ -258,7 +258,7 @@ def test_a_choice_is_made_by_what_validation_windows_tell(
     right = [max((codes[kept == a] == g).sum() for g in (0, 1)) for a in np.unique(kept)]
     assert gender["by kept class"] == pytest.approx(sum(right) / len(validation))
     assert gender["by kept class"] >= gender["majority"]
-    assert {"raw", "lazy", "semi-informed"} <= {one["level"] for one in gender["attacks"]}
+    assert {"raw", "lazy", "semi-informed"} <= {one["threat_model"] for one in gender["attacks"]}
 
 
 def test_settings_are_compared_on_validation_windows(
@@ -293,10 +293,15 @@ def test_the_trade_off_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_choices_are_shown_with_the_worst_attacker(capsys: pytest.CaptureFixture[str]) -> None:
     def attack(level: str, accuracy: float, auc: float) -> dict[str, object]:
-        return {"level": level, "family": "network", "accuracy": accuracy, "auc": auc}
+        return {"threat_model": level, "attacker": "network", "accuracy": accuracy, "auc": auc}
 
     attacks = [attack("raw", 0.99, 0.98), attack("lazy", 0.53, 0.61), attack("insider", 0.56, 0.5)]
-    hidden = {"majority": 0.51, "by kept class": 0.54, "verdict": "void", "attacks": attacks}
+    hidden = {
+        "majority": 0.51,
+        "by kept class": 0.54,
+        "verdict": "inconclusive",
+        "attacks": attacks,
+    }
     row = {
         "settings": {"avoids": "none"},
         "kept": {"raw": 0.9, "unchanged": 0.8},
@@ -305,7 +310,17 @@ def test_choices_are_shown_with_the_worst_attacker(capsys: pytest.CaptureFixture
     screen = Screen()
     screen.table = lambda title, columns, rows: print([*columns], rows)  # type: ignore[method-assign]
     _print(screen, recipe("privdiffuser-motionsense-gender"), "chosen", {"rows": [row]})
-    cells = ("avoids none", "90.00", "80.00", "gender", "51.00", "54.00", "56.00", "0.610", "void")
+    cells = (
+        "avoids none",
+        "90.00",
+        "80.00",
+        "gender",
+        "51.00",
+        "54.00",
+        "56.00",
+        "0.610",
+        "inconclusive",
+    )
     assert str([cells]) in capsys.readouterr().out
 
 

@@ -11,14 +11,15 @@ from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INCONCLUSIVE,
     LAZY,
     NOT_HIDDEN,
     RAW,
     SEMI,
-    VOID,
     Attack,
     AttributeAudit,
     Audit,
+    ConditionProbe,
     Example,
     Information,
     KeptAttribute,
@@ -27,7 +28,6 @@ from sensorveil.audit.results import (
     SessionPoint,
     SignalUtility,
     SplitAudit,
-    Told,
     TradeOff,
     Verdict,
 )
@@ -61,11 +61,11 @@ def session(
         windows=windows,
         sessions=96 if group == "recording" else 24,
         majority=majority,
-        level=SEMI,
-        family="cnn",
+        threat_model=SEMI,
+        attacker="cnn",
         accuracy=estimate(majority + gain, 0.08),
         advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
-        found=found,
+        significant=found,
     )
 
 
@@ -103,8 +103,8 @@ def attribute(
         for level, values in levels.items()
         for family, value in zip(FAMILIES, values, strict=True)
     )
-    seen = 0.001 if status == VOID else 0.093
-    found = next(a for a in attacks if a.level == SEMI and a.family == "boosted trees")
+    seen = 0.001 if status == INCONCLUSIVE else 0.093
+    found = next(a for a in attacks if a.threat_model == SEMI and a.attacker == "boosted trees")
     return AttributeAudit(
         attribute=name,
         role=role,
@@ -136,7 +136,7 @@ def gender_found_out() -> AttributeAudit:
 def gender_void() -> AttributeAudit:
     return attribute(
         "gender",
-        VOID,
+        INCONCLUSIVE,
         worst=0.571,
         reason="the attackers did not find even the leak of 10 points that was planted",
     )
@@ -151,7 +151,7 @@ def kept(unchanged: float = 0.977) -> KeptAttribute:
         raw=estimate(0.981, 0.01),
         unchanged=estimate(unchanged, 0.01),
         retrained=estimate(0.979, 0.01),
-        back=estimate(0.968, 0.015),
+        retrained_on_raw=estimate(0.968, 0.015),
         unchanged_f1=estimate(0.971, 0.01),
         retrained_f1=estimate(0.974, 0.01),
         f1_by_class=dict(zip(names, (0.951, 0.944, 0.985, 0.991), strict=True)),
@@ -168,7 +168,7 @@ def example(title: str = "walking, person 7") -> Example:
     return Example(
         title=title,
         channels=("|rotationRate|", "|acceleration|"),
-        rate=50.0,
+        sample_rate=50.0,
         before=(wave(0, 1), wave(1, 0.8)),
         after=(wave(2, 0.9), wave(4, 1.1)),
     )
@@ -189,7 +189,7 @@ def part(
         equal_error_rate=estimate(0.489),
         raw_rank1=estimate(0.81),
         raw_equal_error_rate=estimate(0.09),
-        found=False,
+        significant=False,
     )
     return SplitAudit(
         split=split,
@@ -211,9 +211,9 @@ def part(
             Reidentification("gender", "ObscureNet", 20, 0.571, 0.008, 0.57),
             Reidentification("subject", "CLOAK", 5, 0.049, 0.004, 0.072),
         ),
-        told=(
-            Told("gender", "z_U", 0.688, 0.523, 0.554, people=12, windows=4988),
-            Told("gender", "told", 0.536, 0.523, 0.554, people=12, windows=4988),
+        condition_probes=(
+            ConditionProbe("gender", "z_U", 0.688, 0.523, 0.554, people=12, windows=4988),
+            ConditionProbe("gender", "condition", 0.536, 0.523, 0.554, people=12, windows=4988),
         ),
         trade_off=(
             TradeOff("none", 0.981, 0.983),
@@ -254,7 +254,7 @@ def audit(
         strength={"keep": 4.0},
         seeds=(0, 1, 2),
         quick=False,
-        parts=(
+        splits=(
             part(gender, *others, age, left_out=left_out),
             part(gender, identity, *others, split="paper"),
         ),
@@ -277,7 +277,7 @@ def two_hidden() -> Audit:
         left_out={"subject": "nobody is both in training and in test, see linkage"},
     )
     linked = Verdict(HIDDEN, "sessions are matched by chance")
-    return replace(whole, parts=(replace(whole.main, identity=linked), *whole.parts[1:]))
+    return replace(whole, splits=(replace(whole.main, identity=linked), *whole.splits[1:]))
 
 
 def hostile() -> Audit:
@@ -286,7 +286,7 @@ def hostile() -> Audit:
     gender = replace(
         attribute(), attribute=evil, classes=(evil, "b"), verdict=Verdict(HIDDEN, evil)
     )
-    gender = replace(gender, worst=replace(gender.worst, family=evil), role=evil)
+    gender = replace(gender, worst=replace(gender.worst, attacker=evil), role=evil)
     gender = replace(gender, sessions=tuple(replace(p, group=evil) for p in gender.sessions))
     whole = audit(gender)
     main = replace(
@@ -309,7 +309,7 @@ def hostile() -> Audit:
         dataset=evil,
         protocol=evil,
         strength={evil: 1.0},
-        parts=(main, whole.parts[1]),
+        splits=(main, whole.splits[1]),
         gaps={evil: 0.01},
         conditions={"command": evil, evil: {evil: [evil]}},
     )

@@ -10,13 +10,13 @@ import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, VOID
+from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import charts
 from sensorveil.report.drawing import WIDTH, Axis, fitted_axis, percent_ticks
 
 shares = st.floats(0, 1)
-statuses = st.sampled_from([HIDDEN, NOT_HIDDEN, VOID])
+statuses = st.sampled_from([HIDDEN, NOT_HIDDEN, INCONCLUSIVE])
 
 
 def drawn(svg):
@@ -56,18 +56,18 @@ def test_strip_says_in_words_what_it_shows():
 
 
 def test_void_looks_like_neither():
-    svg = charts.strip(VOID, 0.57, sample.estimate(0.57), 0.983, "gender")
+    svg = charts.strip(INCONCLUSIVE, 0.57, sample.estimate(0.57), 0.983, "gender")
     assert "unproven attacker" in svg
     assert circles(svg, "void")
     assert not circles(svg, "hidden")
-    assert len({charts.symbol(status) for status in (HIDDEN, NOT_HIDDEN, VOID)}) == 3
+    assert len({charts.symbol(status) for status in (HIDDEN, NOT_HIDDEN, INCONCLUSIVE)}) == 3
 
 
 def test_strip_without_figures():
     nothing = Estimate(math.nan, math.nan, math.nan, people=0)
     for svg in (
-        charts.strip(VOID, 0.5, None, None, "a"),
-        charts.strip(VOID, 0.5, nothing, None, "a"),
+        charts.strip(INCONCLUSIVE, 0.5, None, None, "a"),
+        charts.strip(INCONCLUSIVE, 0.5, nothing, None, "a"),
     ):
         assert not circles(svg, "dot")
         assert "nan" not in svg

@@ -26,10 +26,10 @@ def test_both_sources_stand_beside_what_the_class_gives_away() -> None:
     first, second = cells(drawn)[:2]
     assert first[1:3] == ["Gender", "the encoder&#x27;s features"]
     assert first[3:] == ["55.4%", "68.8%", "52.3%", "+16.5"]
-    assert second[2:] == ["what the generator is told", "55.4%", "53.6%", "52.3%", "+1.3"]
+    assert second[2:] == ["the generator&#x27;s condition", "55.4%", "53.6%", "52.3%", "+1.3"]
 
 
 def test_a_run_without_probes_has_no_such_section() -> None:
     audit = sample.audit()
-    bare = replace(audit, parts=tuple(replace(part, told=()) for part in audit.parts))
+    bare = replace(audit, splits=tuple(replace(part, condition_probes=()) for part in audit.splits))
     assert not section(render(bare))

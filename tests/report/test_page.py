@@ -169,7 +169,7 @@ def test_the_verdict_comes_first_with_its_interval_and_its_control():
 def test_void_is_never_dressed_as_good_news():
     html = render(sample.audit(sample.gender_void(), hide=("gender",)))
     header = html.split("<nav")[0].split("<header")[1]
-    assert "void: we do not know" in header
+    assert "inconclusive: we do not know" in header
     assert 'class="card void"' in header
     for good in ('class="status hidden"', 'class="card hidden"', 'class="hidden"', "dot hidden"):
         assert good not in header
@@ -199,8 +199,8 @@ def test_identity_that_unseen_people_rule_out_comes_from_the_other_split():
 
 def test_another_verdict_on_another_split_stands_beside_the_first():
     whole = sample.audit()
-    other = replace(whole.parts[1], attributes=(sample.gender_found_out(),))
-    header = render(replace(whole, parts=(whole.main, other))).split("<nav")[0]
+    other = replace(whole.splits[1], attributes=(sample.gender_found_out(),))
+    header = render(replace(whole, splits=(whole.main, other))).split("<nav")[0]
     assert "Measured on the split paper, with the same people in training and test" in header
     assert "on the split subject: hidden, since " in header
     assert "not hidden" in header
@@ -244,12 +244,12 @@ def test_what_is_not_there_is_left_out():
         information=(),
         linkage=(),
         reidentification=(),
-        told=(),
+        condition_probes=(),
         trade_off=(),
         examples=(),
         attributes=(replace(sample.attribute(), sessions=()),),
     )
-    parts = Page(render(replace(whole, parts=(bare,), gaps={}, conditions={}, strength={})))
+    parts = Page(render(replace(whole, splits=(bare,), gaps={}, conditions={}, strength={})))
     titles = [title for tag, title in parts.headings if tag == "h2"]
     assert titles == ["Attackers", "What counts as hidden", "Conditions"]
 
@@ -257,7 +257,7 @@ def test_what_is_not_there_is_left_out():
 def test_nothing_attacked_at_all_is_void():
     whole = sample.audit()
     parts = (replace(whole.main, attributes=(), left_out={"gender": "one class only"}),)
-    html = render(replace(whole, parts=parts))
+    html = render(replace(whole, splits=parts))
     assert "Whether gender is hidden is not known: one class only." in html
     assert 'class="status hidden"' not in html
 
@@ -295,7 +295,7 @@ def test_names_that_are_not_unicode_can_be_written(tmp_path):
 def test_comparison_has_a_row_for_each_run():
     text = Page(comparison()).text
     assert "Resample hides everything that was to be hidden; the others do not" in text
-    for said in ("79.2%", "57.6%", "void", "−21.6", "below 0.001", "the ideal", "noise 2"):
+    for said in ("79.2%", "57.6%", "inconclusive", "−21.6", "below 0.001", "the ideal", "noise 2"):
         assert said in text
 
 

@@ -9,10 +9,10 @@ from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INCONCLUSIVE,
     LAZY,
     NOT_HIDDEN,
     SEMI,
-    VOID,
     Reidentification,
     Verdict,
 )
@@ -72,8 +72,8 @@ def test_void_claims_nothing():
     found = sample.gender_void()
     sentence = words.attribute_sentence(finding(found))
     assert sentence.startswith("Whether gender is hidden is not known: the attackers did not find")
-    assert {status for status, _ in words.from_whom(found)} == {VOID}
-    assert "do not know" in words.STATUS_WORDS[VOID]
+    assert {status for status, _ in words.from_whom(found)} == {INCONCLUSIVE}
+    assert "do not know" in words.STATUS_WORDS[INCONCLUSIVE]
 
 
 def test_many_classes_have_a_most_common_one():
@@ -93,8 +93,8 @@ def test_headline_of_several_puts_the_bad_news_first():
     )
     assert overall(found) == NOT_HIDDEN
     assert overall(found[:2]) == HIDDEN
-    assert overall([found[0], found[3]]) == VOID
-    assert overall([]) == VOID
+    assert overall([found[0], found[3]]) == INCONCLUSIVE
+    assert overall([]) == INCONCLUSIVE
 
 
 def test_headline_without_anything_hidden():
@@ -111,18 +111,18 @@ def test_identity_comes_from_the_split_that_could_attack_it():
 
 def test_a_split_that_could_not_be_attacked_is_void_however_good_another_is():
     whole = sample.two_hidden()
-    unlinked = replace(whole, parts=(replace(whole.main, identity=None), *whole.parts[1:]))
-    assert unlinked.verdict().status == VOID
+    unlinked = replace(whole, splits=(replace(whole.main, identity=None), *whole.splits[1:]))
+    assert unlinked.verdict().status == INCONCLUSIVE
     assert "nobody is both" in unlinked.verdict().reason
     bare = replace(unlinked.main, linkage=(), reidentification=())
-    blind = replace(unlinked, parts=(bare, *unlinked.parts[1:]))
+    blind = replace(unlinked, splits=(bare, *unlinked.splits[1:]))
     assert blind.worst_advantage() != blind.worst_advantage()  # not a number: nothing passes
 
 
 def test_new_people_whose_sessions_are_linked_decide_about_identity():
     whole = sample.two_hidden()
     linked = Verdict(NOT_HIDDEN, "a session is matched in 60% of cases")
-    leaky = replace(whole, parts=(replace(whole.main, identity=linked), *whole.parts[1:]))
+    leaky = replace(whole, splits=(replace(whole.main, identity=linked), *whole.splits[1:]))
     identity = findings(leaky)[1]
     assert (identity.is_main, identity.status) == (True, NOT_HIDDEN)
     assert words.attribute_sentence(identity).endswith("is not hidden: " + linked.reason + ".")
@@ -130,7 +130,7 @@ def test_new_people_whose_sessions_are_linked_decide_about_identity():
     said = words.other_splits(leaky, identity)
     assert said[0].startswith("On the split paper")
     unlinked = Verdict(HIDDEN, "by chance")
-    safe = replace(whole, parts=(replace(whole.main, identity=unlinked), *whole.parts[1:]))
+    safe = replace(whole, splits=(replace(whole.main, identity=unlinked), *whole.splits[1:]))
     identity = findings(safe)[1]
     assert identity.found is not None  # the split that has attackers to show, if it is as good
     assert any("too: by chance" in line for line in words.other_splits(safe, identity))
@@ -139,21 +139,24 @@ def test_new_people_whose_sessions_are_linked_decide_about_identity():
 def test_what_re_identification_finds_is_not_hidden():
     whole = sample.audit()
     again = Reidentification("gender", "ObscureNet", 20, 0.70, 0.01, 0.57)
-    leaky = replace(whole, parts=(replace(whole.main, reidentification=(again,)),))
+    leaky = replace(whole, splits=(replace(whole.main, reidentification=(again,)),))
     assert leaky.verdict().status == NOT_HIDDEN
-    assert "re-identification as in ObscureNet is right in 70.0%" in leaky.verdict().reason
+    assert (
+        "re-identification by the protocol of ObscureNet is right in 70.0%"
+        in leaky.verdict().reason
+    )
     assert leaky.worst_advantage() == pytest.approx(0.13)
     weak = replace(again, mean=0.58)
-    safe = replace(whole, parts=(replace(whole.main, reidentification=(weak,)),))
+    safe = replace(whole, splits=(replace(whole.main, reidentification=(weak,)),))
     assert safe.verdict().status == HIDDEN
 
 
 def test_what_no_split_attacked_is_void():
     audit = sample.audit(hide=("gender", "weight"), left_out={"weight": "one class only"})
     weight = findings(audit)[1]
-    assert weight.status == VOID
+    assert weight.status == INCONCLUSIVE
     assert words.attribute_sentence(weight).endswith("is not known: one class only.")
-    assert overall(findings(audit)) == VOID
+    assert overall(findings(audit)) == INCONCLUSIVE
 
 
 def test_from_whom_tells_the_levels_apart():

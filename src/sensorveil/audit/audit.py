@@ -37,9 +37,9 @@ from sensorveil.audit.results import (
     Reidentification,
     SplitAudit,
     TradeOff,
+    gaps,
 )
 from sensorveil.audit.signals import signal_utility
-from sensorveil.audit.stored import gaps
 from sensorveil.audit.sweep import read
 from sensorveil.audit.utility import information, kept_attribute
 from sensorveil.data.splits import Split
@@ -108,7 +108,7 @@ def audit(
         strength={name: float(np.mean(value)) for name, value in (strength or {}).items()},
         seeds=settings.seeds,
         quick=settings.quick,
-        parts=tuple(done),
+        splits=tuple(done),
         gaps=gaps(done, obfuscator.policy_.hide),
         run=obfuscator.made_with(),
     )
@@ -186,7 +186,7 @@ def audit_split(
         linkage=links,
         identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
-        told=probed(first.obfuscator),
+        condition_probes=probed(first.obfuscator),
         trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
     )

@@ -72,13 +72,13 @@ def _judged(found: AttributeAudit, bound: Bound | None) -> AttributeAudit:
     beaten = [
         attack
         for attack in found.attacks
-        if attack.level not in (RAW, CONTROL) and _beats(attack, bound)
+        if attack.threat_model not in (RAW, CONTROL) and _beats(attack, bound)
     ]
     if not beaten:
         return replace(found, bound=bound)
     worst = max(beaten, key=lambda attack: attack.accuracy.value)
     reason = (
-        f"the {worst.level} attacker ({worst.family}) is right in {worst.accuracy.value:.1%} of"
+        f"the {worst.threat_model} attacker ({worst.attacker}) is right in {worst.accuracy.value:.1%} of"
         f" windows, and the code alone cannot tell more than {bound.accuracy:.1%}: the output"
         " holds more of the window than its code"
     )

@@ -8,11 +8,11 @@ import numpy as np
 
 from sensorveil.audit.results import (
     HIDDEN,
-    MOST_ADVANTAGE,
-    MOST_AUC,
+    INCONCLUSIVE,
+    MAX_ADVANTAGE,
+    MAX_AUC,
     NOT_HIDDEN,
     RAW,
-    VOID,
     Attack,
     Linkage,
     SessionPoint,
@@ -29,7 +29,7 @@ CRITERION = (
     " are is, where they are new to everybody, a matter of linking their sessions: no linker may"
     " match sessions of one person better than when people are exchanged. Where a planted leak"
     " is not found, or where nobody can read the attribute from raw data either, the result is"
-    " void."
+    " inconclusive."
 )
 
 
@@ -41,47 +41,49 @@ def judge(
     majority: float = 0.5,
 ) -> Verdict:
     """The verdict on one attribute. A wide interval never turns into a pass: points decide."""
-    tried = [attack for attack in attacks if attack.level != RAW]
+    tried = [attack for attack in attacks if attack.threat_model != RAW]
     worst = max(tried, key=lambda attack: attack.advantage.value)
     sharpest = max(tried, key=lambda attack: attack.auc.value)
-    raw = max(a.advantage.value for a in attacks if a.level == RAW)
-    if worst.advantage.value > MOST_ADVANTAGE:
+    raw = max(a.advantage.value for a in attacks if a.threat_model == RAW)
+    if worst.advantage.value > MAX_ADVANTAGE:
         return Verdict(
             NOT_HIDDEN,
-            f"the {worst.level} attacker ({worst.family}) is {_points(worst.advantage.value)}"
+            f"the {worst.threat_model} attacker ({worst.attacker}) is {_points(worst.advantage.value)}"
             " better than guessing",
         )
-    if sharpest.auc.value > MOST_AUC:
+    if sharpest.auc.value > MAX_AUC:
         return Verdict(
             NOT_HIDDEN,
-            f"the {sharpest.level} attacker ({sharpest.family}) ranks windows with an area under"
+            f"the {sharpest.threat_model} attacker ({sharpest.attacker}) ranks windows with an area under"
             f" the ROC curve of {sharpest.auc.value:.2f}",
         )
     for point in sessions:
-        if point.found:
+        if point.significant:
             many = "all" if point.windows is None else f"{point.windows}"
             return Verdict(
                 NOT_HIDDEN,
-                f"adding up {many} windows of a {point.group}, the {point.level} attacker"
-                f" ({point.family}) is {_points(point.advantage.value)} better than guessing",
+                f"adding up {many} windows of a {point.group}, the {point.threat_model} attacker"
+                f" ({point.attacker}) is {_points(point.advantage.value)} better than guessing",
             )
     if any(np.isnan(attack.auc.value) for attack in tried):
-        return Verdict(VOID, "one class is missing in the test windows, so none can be ranked")
+        return Verdict(
+            INCONCLUSIVE, "one class is missing in the test windows, so none can be ranked"
+        )
     if control.advantage.value < planted / 2:
         return Verdict(
-            VOID,
+            INCONCLUSIVE,
             f"the attackers found {_points(control.advantage.value)} of a planted leak of"
             f" {_points(planted)}: they are too weak to tell",
         )
     if raw < min(LEAST_RAW, (1 - majority) / 2):
         return Verdict(
-            VOID,
+            INCONCLUSIVE,
             f"the attackers are only {_points(raw)} better than guessing on raw data, so there was"
             " nothing to hide, or they are too weak",
         )
     return Verdict(
         HIDDEN,
-        f"the worst attacker ({worst.level}, {worst.family}) is {_points(worst.advantage.value)}"
+        f"the worst attacker ({worst.threat_model}, {worst.attacker}) is {_points(worst.advantage.value)}"
         f" better than guessing, and the same attackers found {_points(control.advantage.value)} of"
         f" a planted leak of {_points(planted)}",
     )
@@ -90,7 +92,7 @@ def judge(
 def judge_linkage(links: Sequence[Linkage]) -> Verdict:
     """The verdict about who people are where they are new to all: can their sessions be linked?"""
     for link in links:
-        if link.found:
+        if link.significant:
             return Verdict(
                 NOT_HIDDEN,
                 f"an obfuscated session is matched to the right {link.gallery} in"
@@ -100,15 +102,15 @@ def judge_linkage(links: Sequence[Linkage]) -> Verdict:
     raw = max(link.raw_rank1.value - link.rank1_chance for link in links)
     if raw < LEAST_RAW:
         return Verdict(
-            VOID, f"the linkers are only {_points(raw)} better than guessing on raw data"
+            INCONCLUSIVE, f"the linkers are only {_points(raw)} better than guessing on raw data"
         )
     for link in links:
         if link.control is None:
             continue
         had = link.control.value - link.rank1_chance
-        if not link.control_found or had < link.planted / 2:
+        if not link.control_significant or had < link.planted / 2:
             return Verdict(
-                VOID,
+                INCONCLUSIVE,
                 f"the linkers found {_points(had)} of a planted leak of {_points(link.planted)} in"
                 f" {link.sessions} sessions of {link.people} people: that is too few to tell",
             )

@@ -184,17 +184,20 @@ def _summary(folds: Sequence[Fold], name: str, readings: Found) -> AttributeAudi
         Reading(level, family, *np.stack([np.concatenate(parts, axis=1) for parts in per_seed], 1))
         for (level, family), per_seed in readings.items()
     ]
-    tables = {(r.level, r.family): _read_tables(truth, r) for r in pooled}
-    attacks = {(r.level, r.family): _attack(truth, r, tables[r.level, r.family]) for r in pooled}
-    tried = [a for a in attacks.values() if a.level not in (RAW, CONTROL)]
-    controls = [a for a in attacks.values() if a.level == CONTROL]
+    tables = {(r.threat_model, r.attacker): _read_tables(truth, r) for r in pooled}
+    attacks = {
+        (r.threat_model, r.attacker): _attack(truth, r, tables[r.threat_model, r.attacker])
+        for r in pooled
+    }
+    tried = [a for a in attacks.values() if a.threat_model not in (RAW, CONTROL)]
+    controls = [a for a in attacks.values() if a.threat_model == CONTROL]
     control = max(controls, key=lambda attack: attack.advantage.value)
-    sessions = session_points(truth, [r for r in pooled if r.level not in (RAW, CONTROL)])
+    sessions = session_points(truth, [r for r in pooled if r.threat_model not in (RAW, CONTROL)])
     worst = max(tried, key=lambda attack: attack.advantage.value)
     test = folds[0].split.test
     known = truth.codes[truth.codes != UNKNOWN]
     planted = min(PLANTED, 1 - _largest(known))
-    shown = [a for a in attacks.values() if a.level != CONTROL]
+    shown = [a for a in attacks.values() if a.threat_model != CONTROL]
     return AttributeAudit(
         attribute=name,
         role=folds[0].obfuscator.policy_.role(name),
@@ -209,7 +212,9 @@ def _summary(folds: Sequence[Fold], name: str, readings: Found) -> AttributeAudi
         planted=planted,
         sessions=sessions,
         verdict=judge(shown, control, planted, sessions, _largest(known)),
-        by_person=_by_person(truth, tables[worst.level, worst.family], test.classes["subject"]),
+        by_person=_by_person(
+            truth, tables[worst.threat_model, worst.attacker], test.classes["subject"]
+        ),
     )
 
 
@@ -289,8 +294,8 @@ def _attack(truth: Truth, reading: Reading, tables: np.ndarray) -> Attack:
     strata = truth.fold * (truth.kept.max() + 2) + truth.kept + 1
     shares = _shares(reading.scores - truth.log_prior)
     return Attack(
-        level=reading.level,
-        family=reading.family,
+        threat_model=reading.threat_model,
+        attacker=reading.attacker,
         accuracy=right,
         advantage=right.above(float(majority(tables.sum((0, 1))))),
         balanced_accuracy=bootstrap(tables, balanced_accuracy, draws()),

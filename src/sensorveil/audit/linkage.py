@@ -22,7 +22,7 @@ from sensorveil.audit.linkers import (
     kept_code,
     prepared,
 )
-from sensorveil.audit.results import MOST_ADVANTAGE, MOST_AUC, Linkage
+from sensorveil.audit.results import MAX_ADVANTAGE, MAX_AUC, Linkage
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.estimate import Estimate, bootstrap
@@ -164,9 +164,9 @@ def _pooled(by_seed: Sequence[Sequence[_Trial]], gallery: str) -> Linkage:
         equal_error_rate=best.error,
         raw_rank1=before.rank1,
         raw_equal_error_rate=before.error,
-        found=any(one.stands_out for one in linkers.values()),
+        significant=any(one.stands_out for one in linkers.values()),
         control=control.rank1 if control else None,
-        control_found=bool(control and control.stands_out),
+        control_significant=bool(control and control.stands_out),
         planted=planted or 0.0,
     )
 
@@ -216,7 +216,7 @@ def _stands_out(found: Sequence[Sequence[Matches]]) -> bool:
         [measured([generator.permutation(own) for own in people]) for _ in range(_SHUFFLES)]
     )
     chance = (1 + (shuffled >= true).sum(0)) / (1 + _SHUFFLES)
-    enough = true > np.array([MOST_ADVANTAGE, MOST_AUC])
+    enough = true > np.array([MAX_ADVANTAGE, MAX_AUC])
     return bool((enough & (chance < _LEVEL)).any())
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sensorveil.audit.results import Told
+from sensorveil.audit.results import ConditionProbe
 from sensorveil.methods.base import Obfuscator
 
 
-def probed(obfuscator: Obfuscator) -> tuple[Told, ...]:
+def probed(obfuscator: Obfuscator) -> tuple[ConditionProbe, ...]:
     """What probes read of each attribute that is not kept, where the run has asked them.
 
     They were asked in training, at the strengths that the settings name.
@@ -18,8 +18,8 @@ def probed(obfuscator: Obfuscator) -> tuple[Told, ...]:
     """
     found = obfuscator.metrics_.get("probe", {})
     return tuple(
-        Told(name, source, **read, people=found["people"], windows=found["windows"])
-        for source in ("z_U", "told")
-        for name, read in found.get(source, {}).items()
+        ConditionProbe(name, source, **read, people=found["people"], windows=found["windows"])
+        for source in ("z_U", "condition")
+        for name, read in found.get(source.replace("condition", "told"), {}).items()
         if name not in obfuscator.policy_.keep
     )

@@ -111,7 +111,7 @@ def _result(
         raise Refusal("re-identification needs at least one run")
     return Reidentification(
         attribute=attribute,
-        after=after,
+        protocol=after,
         runs=len(accuracies),
         mean=float(np.mean(accuracies)),
         spread=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0,

@@ -1,17 +1,22 @@
-"""What an audit finds: typed, versioned, and the same in JSON as in Python."""
+"""What an audit finds: typed values, and the same as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sensorveil.errors import Refusal
+from sensorveil.files import read_json
 from sensorveil.measures.bounds import Bound
 from sensorveil.measures.estimate import Estimate
 
-FORMAT = 1
+FORMAT = 2
+FILE = "audit.json"
 
 RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL, CONTROL = (
     "raw",
@@ -22,39 +27,59 @@ RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL, CONTROL = (
     "fully informed",
     "control",
 )
-LEVELS = {
-    RAW: "trained and tested on raw windows: what there is to hide, and whether attackers can read",
-    IGNORANT: "trained on raw windows, tested on obfuscated ones: the papers' fixed attacker",
-    LAZY: "trained on the output of the same method with another strength or seed",
-    SEMI: "trained on the output of this very obfuscator, with true labels",
-    INSIDER: "the same, but on output of windows that the obfuscator never saw: half of the test"
-    " windows, to attack the other half",
-    FULL: "semi-informed, and sees the method's own condition or code too",
-    CONTROL: "semi-informed, on output in which a leak of ten points was planted",
+THREAT_MODELS = {
+    RAW: "Trained and tested on raw windows: what there is to hide, and what attackers can do.",
+    IGNORANT: "Trained on raw windows, tested on obfuscated ones: the papers' fixed attacker.",
+    LAZY: "Trained on the output of the same method with another seed.",
+    SEMI: "Trained on labelled output of this very obfuscator.",
+    INSIDER: "Trained on labelled output of windows that the obfuscator never saw: half of the"
+    " test windows, to attack the other half.",
+    FULL: "Semi-informed, and sees the method's own condition or code.",
+    CONTROL: "Semi-informed, on output in which a leak of ten points was planted.",
 }
-"""The rungs of the ladder, from the least to the most informed."""
+"""The threat models, from the least to the most informed, with one sentence each."""
 
-MOST_ADVANTAGE = 0.02
-"""The advantage over guessing that the criterion lets pass."""
-MOST_AUC = 0.55
+MAX_ADVANTAGE = 0.02
+"""The advantage over the majority baseline that the criterion lets pass."""
+MAX_AUC = 0.55
 """The area under the ROC curve that the criterion lets pass."""
 
 IDENTITY = "subject"
 """The attribute that names the person."""
 
-HIDDEN, NOT_HIDDEN, VOID = "hidden", "not hidden", "void"
+HIDDEN, NOT_HIDDEN, INCONCLUSIVE = "hidden", "not hidden", "inconclusive"
+WORST_FIRST = (NOT_HIDDEN, INCONCLUSIVE, HIDDEN)
+"""Verdicts from the worst to the best."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of `WORST_FIRST`, and why in one sentence."""
+
+    status: str
+    reason: str
+
+
+def worst_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The first of the worst verdicts.
+
+    >>> worst_verdict([Verdict(HIDDEN, "on one split"), Verdict(NOT_HIDDEN, "on another")]).status
+    'not hidden'
+    """
+    return min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.status))
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One family of attacker on one rung of the ladder, reading single windows.
+    """One attacker under one threat model, on single windows.
 
     `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
-    class, and decides; `overall_auc` compares all of them, with what the kept class itself tells.
+    class with each other, and decides; `overall_auc` compares all windows, so it includes what the
+    kept class itself tells.
     """
 
-    level: str
-    family: str
+    threat_model: str
+    attacker: str
     accuracy: Estimate
     advantage: Estimate
     balanced_accuracy: Estimate
@@ -64,34 +89,31 @@ class Attack:
 
 @dataclass(frozen=True)
 class SessionPoint:
-    """The worst attacker when it may add up k windows of one recording, or of one person.
+    """The worst attacker when it adds up several windows of one recording, or of one person.
 
-    `windows` is k, or None for all windows of the group.
+    `windows` is their number, or None for all windows of the group. `significant` says whether the
+    advantage is above zero beyond its interval, corrected for the number of points.
     """
 
     group: str
     windows: int | None
     sessions: int
     majority: float
-    level: str
-    family: str
+    threat_model: str
+    attacker: str
     accuracy: Estimate
     advantage: Estimate
-    found: bool
-    """Whether the advantage is above zero beyond its interval, corrected for the points tried."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """hidden, not hidden or void, and why in one sentence."""
-
-    status: str
-    reason: str
+    significant: bool
 
 
 @dataclass(frozen=True)
 class AttributeAudit:
-    """All that was found about one attribute."""
+    """All results about one attribute.
+
+    `by_person` is the worst attacker's accuracy on each person, for paired tests between methods.
+    `bound` is what no attacker can beat, where the output is made from a code that could be
+    counted.
+    """
 
     attribute: str
     role: str
@@ -107,17 +129,20 @@ class AttributeAudit:
     sessions: tuple[SessionPoint, ...]
     verdict: Verdict
     by_person: Mapping[str, float] = field(default_factory=dict)
-    """The worst attacker's accuracy on each person, for paired tests between methods."""
     bound: Bound | None = None
-    """What nobody can beat, where the output is made from a code that could be counted."""
+
+    def largest_advantage(self) -> float:
+        """The largest advantage on single windows, or on sessions where that is significant."""
+        points = [point.advantage.value for point in self.sessions if point.significant]
+        return max([self.worst.advantage.value, *points])
 
 
 @dataclass(frozen=True)
 class KeptAttribute:
-    """What the application still reads: its unchanged model, a retrained one, and the way back.
+    """How well applications work: with their model as it is, and with a retrained one.
 
     `unchanged` is trained on raw and tested on obfuscated windows, `retrained` is trained and
-    tested on obfuscated ones, `back` is trained on obfuscated and tested on raw windows.
+    tested on obfuscated ones, `retrained_on_raw` is the retrained model tested on raw windows.
     """
 
     attribute: str
@@ -126,7 +151,7 @@ class KeptAttribute:
     raw: Estimate
     unchanged: Estimate
     retrained: Estimate
-    back: Estimate
+    retrained_on_raw: Estimate
     unchanged_f1: Estimate
     retrained_f1: Estimate
     f1_by_class: Mapping[str, float]
@@ -135,20 +160,19 @@ class KeptAttribute:
 
 @dataclass(frozen=True)
 class SignalUtility:
-    """What survives of the signal itself beyond labels; None where it means nothing."""
+    """What survives of the signal itself beyond labels; None where it means nothing.
+
+    Frequencies are dominant frequencies, in Hz; energies are compared by their logarithm, and
+    correlations are taken within recordings. The spectrum distance runs from 0 (the same) to 1
+    (nothing in common). `step_error` is the mean relative error of step counts while walking.
+    """
 
     frequency_error: float | None = None
-    """Mean absolute difference of the dominant frequency, in Hz."""
     frequency_correlation: float | None = None
-    """Correlation of the dominant frequency with the raw one within recordings."""
     energy_error: float | None = None
-    """Mean absolute difference of the logarithm of the energy."""
     energy_correlation: float | None = None
-    """Correlation of the energy with the raw one within recordings."""
     spectrum_distance: float | None = None
-    """Distance between the mean power spectra, 0 (same) to 1 (nothing in common)."""
     step_error: float | None = None
-    """Mean relative error of the step count on walking windows."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +188,11 @@ class Information:
 
 @dataclass(frozen=True)
 class Linkage:
-    """Can an obfuscated session be matched to another session of the same person?
+    """How well obfuscated sessions are matched to other sessions of the same person.
 
-    Of an obfuscated gallery there is a control too: `planted` is what a leak that was planted in
-    the same output adds to a perfect linker's first hits, and `control` what the linker then has.
+    `significant` says whether they are matched better than under nearly all exchanges of people.
+    An obfuscated gallery has a control too: `planted` is what a leak that was planted in the same
+    output adds to a perfect linker's rank 1, and `control` the rank 1 of a linker that saw it.
     """
 
     gallery: str
@@ -178,22 +203,26 @@ class Linkage:
     equal_error_rate: Estimate
     raw_rank1: Estimate
     raw_equal_error_rate: Estimate
-    found: bool
-    """Whether sessions are matched better than nearly always when people are exchanged."""
+    significant: bool
     control: Estimate | None = None
-    control_found: bool = False
+    control_significant: bool = False
     planted: float = 0.0
+
+    @property
+    def advantage(self) -> float:
+        """Rank 1 above chance."""
+        return self.rank1.value - self.rank1_chance
 
 
 @dataclass(frozen=True)
 class Reidentification:
-    """A model trained on leaked obfuscated windows with labels, as in a paper.
+    """A model trained on leaked obfuscated windows with labels, by a paper's protocol.
 
-    `after` is ObscureNet (a fifth of the windows leaks, several runs) or CLOAK (section V-J).
+    `protocol` is ObscureNet (a fifth of the windows leaks, several runs) or CLOAK (section V-J).
     """
 
     attribute: str
-    after: str
+    protocol: str
     runs: int
     mean: float
     spread: float
@@ -201,16 +230,16 @@ class Reidentification:
 
     @property
     def advantage(self) -> float:
-        """How much better than guessing."""
+        """Accuracy above the majority baseline."""
         return self.mean - self.majority
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a probe read, while the run was trained, from what its output is made from.
+class ConditionProbe:
+    """What a probe predicts from the condition that the output is generated from.
 
-    `source` is what the kept attributes' encoders make of a window (z_U), or what the generator is
-    told of that. `class_alone` is what the kept class by itself gives away; more is a leak. The
+    `source` is the encoder's features of the kept attributes (z_U), or the condition made of them
+    ("condition"). `class_alone` is what the kept class by itself gives away; more is a leak. The
     `windows` are of `people` whom the probed encoders were not trained on.
     """
 
@@ -225,18 +254,20 @@ class Told:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One point of the trade-off plot: the application's accuracy against the worst attacker's."""
+    """One point of the trade-off plot: the application's accuracy against the worst attacker's.
+
+    `attribute` is the hidden attribute that was attacked.
+    """
 
     name: str
     kept: float
     hidden: float
     attribute: str = ""
-    """The hidden attribute that the attacker was after."""
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One strength of one run, and what the application and the attacker then read."""
+    """One strength of one run, with the application's and the attacker's accuracy."""
 
     strength: Mapping[str, float]
     kept: float
@@ -256,7 +287,10 @@ class Example:
 
 @dataclass(frozen=True)
 class SplitAudit:
-    """The audit of one split: people never seen, or the papers' own."""
+    """The audit of one split: with people unseen in training, or the papers' own.
+
+    `identity` is the verdict about linkage, where the test people are unseen.
+    """
 
     split: str
     folds: tuple[int, ...]
@@ -271,9 +305,8 @@ class SplitAudit:
     information: tuple[Information, ...] = ()
     linkage: tuple[Linkage, ...] = ()
     identity: Verdict | None = None
-    """The verdict about who people are where they are new: can their sessions be linked?"""
     reidentification: tuple[Reidentification, ...] = ()
-    told: tuple[Told, ...] = ()
+    condition_probes: tuple[ConditionProbe, ...] = ()
     trade_off: tuple[TradeOff, ...] = ()
     examples: tuple[Example, ...] = ()
 
@@ -282,39 +315,37 @@ class SplitAudit:
         return next(part for part in self.attributes if part.attribute == name)
 
     def verdicts(self, name: str) -> list[Verdict]:
-        """What this split says about an attribute, by attackers, linkage and re-identification."""
+        """This split's verdicts on an attribute: attackers, linkage and re-identification."""
         found = [part.verdict for part in self.attributes if part.attribute == name]
         found += [self.identity] if name == IDENTITY and self.identity else []
-        if not found:  # nobody could try, so nobody knows
-            found = [Verdict(VOID, self.left_out.get(name, "it could not be attacked"))]
+        if not found:
+            found = [Verdict(INCONCLUSIVE, self.left_out.get(name, "it could not be attacked"))]
         return found + [
             Verdict(
                 NOT_HIDDEN,
-                f"re-identification as in {again.after} is right in {again.mean:.1%},"
-                f" {100 * again.advantage:.1f} points more than guessing",
+                f"re-identification by the protocol of {again.protocol} is right in"
+                f" {again.mean:.1%}, {100 * again.advantage:.1f} points above the majority baseline",
             )
             for again in self.reidentification
-            if again.attribute == name and again.advantage > MOST_ADVANTAGE
+            if again.attribute == name and again.advantage > MAX_ADVANTAGE
         ]
 
     def advantages(self, name: str) -> list[float]:
         """The largest advantages of any attacker on an attribute, in this split."""
-        found = [_most(part) for part in self.attributes if part.attribute == name]
+        found = [part.largest_advantage() for part in self.attributes if part.attribute == name]
         if name == IDENTITY and self.linkage:
-            links = [link.rank1.value - link.rank1_chance for link in self.linkage if link.found]
+            links = [link.advantage for link in self.linkage if link.significant]
             found.append(max(links, default=0.0))
         return found + [r.advantage for r in self.reidentification if r.attribute == name]
 
 
-def _most(found: AttributeAudit) -> float:
-    """The largest advantage by single windows, or over sessions where one was found."""
-    sessions = [point.advantage.value for point in found.sessions if point.found]
-    return max([found.worst.advantage.value, *sessions])
-
-
 @dataclass(frozen=True)
 class Audit:
-    """A whole audit: one run's method and policy, on one or more splits, the first being main."""
+    """A whole audit: one run's method and policy, on one or more splits.
+
+    `gaps` has, for each hidden attribute, the worst accuracy on the second split minus that on the
+    first. `run` is what the run was trained with: preset, settings, seed, plan of a federation.
+    """
 
     method: str
     summary: str
@@ -325,27 +356,26 @@ class Audit:
     strength: Mapping[str, float]
     seeds: tuple[int, ...]
     quick: bool
-    parts: tuple[SplitAudit, ...]
+    splits: tuple[SplitAudit, ...]
     gaps: Mapping[str, float]
-    """For each hidden attribute, the worst accuracy of the second split minus the first's."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
-    """What the run was trained with: preset, settings, seed, and the plan of a federation."""
     format: int = FORMAT
 
     @property
     def main(self) -> SplitAudit:
-        """The split that the verdict is about: unseen people where there are any."""
-        return self.parts[0]
+        """The split that comes first: unseen people where there are any."""
+        return self.splits[0]
 
     def verdict(self) -> Verdict:
-        """The verdict about all hidden attributes together: the worst of theirs."""
-        found = [self._verdict(name) for name in self.hide]
-        for status in (NOT_HIDDEN, VOID, HIDDEN):
-            for verdict in found:
-                if verdict.status == status:
-                    return verdict
-        return Verdict(VOID, "nothing is to be hidden")
+        """The worst verdict on any hidden attribute, on any split."""
+        found = [
+            verdict
+            for name in self.hide
+            for split in self.splits
+            for verdict in split.verdicts(name)
+        ]
+        return worst_verdict(found or [Verdict(INCONCLUSIVE, "nothing is to be hidden")])
 
     def worst_advantage(self) -> float:
         """The largest advantage of any attacker on any hidden attribute, on any split.
@@ -353,17 +383,78 @@ class Audit:
         NaN where a hidden attribute could not be attacked on a split: then nothing is known.
         """
         found = [
-            max((most for most in part.advantages(name)), default=np.nan)
+            max(split.advantages(name), default=np.nan)
             for name in self.hide
-            for part in self.parts
+            for split in self.splits
         ]
-        return float("nan") if any(value != value for value in found) else max(found)
+        return float("nan") if any(np.isnan(found)) else max(found)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         return asdict(self)
 
-    def _verdict(self, name: str) -> Verdict:
-        verdicts = [verdict for part in self.parts for verdict in part.verdicts(name)]
-        order = (NOT_HIDDEN, VOID, HIDDEN)
-        return min(verdicts, key=lambda verdict: order.index(verdict.status))
+
+def read_audit(folder: Path) -> Audit:
+    """The audit in a folder that `sensorveil audit` wrote."""
+    from pydantic import TypeAdapter, ValidationError
+
+    place = folder / FILE if folder.is_dir() else folder
+    content = read_json(place)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise Refusal(f"{place} is no audit of format {FORMAT}; run the audit again")
+    try:
+        return TypeAdapter(Audit).validate_python(_with_nan(content))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(str(part) for part in wrong["loc"])
+        raise Refusal(
+            f"{place} is damaged ({where}: {wrong['msg']}); run the audit again"
+        ) from None
+
+
+def _with_nan(content: Any) -> Any:
+    """JSON has no NaN: it is null in estimates, and nowhere else."""
+    if isinstance(content, list):
+        return [_with_nan(entry) for entry in content]
+    if not isinstance(content, dict):
+        return content
+    if {"value", "low", "high"} <= set(content):
+        return {k: np.nan if v is None and k != "spread" else v for k, v in content.items()}
+    return {name: _with_nan(entry) for name, entry in content.items()}
+
+
+def joined(audits: Sequence[Audit]) -> list[Audit]:
+    """Audits of one method, policy and dataset on different splits become one, unseen first."""
+    groups: dict[str, list[Audit]] = {}
+    for audit in audits:
+        told = (audit.method, audit.keep, audit.hide, audit.dataset, audit.protocol)
+        key = json.dumps([told, dict(audit.strength), dict(audit.run)], sort_keys=True)
+        groups.setdefault(key, []).append(audit)
+    found = []
+    for group in groups.values():
+        splits = [split.split for audit in group for split in audit.splits]
+        found += group if len(set(splits)) < len(splits) else [_joined(group)]
+    return found
+
+
+def _joined(group: Sequence[Audit]) -> Audit:
+    splits = sorted((s for a in group for s in a.splits), key=lambda split: not split.unseen_people)
+    commands = "; ".join(str(a.conditions.get("command", "")) for a in group)
+    return replace(
+        group[0],
+        splits=tuple(splits),
+        gaps=gaps(splits, group[0].hide),
+        quick=any(audit.quick for audit in group),
+        conditions={**group[0].conditions, "command": commands},
+    )
+
+
+def gaps(splits: Sequence[SplitAudit], hide: Sequence[str]) -> dict[str, float]:
+    """The worst accuracy on the second split minus that on the first, by hidden attribute."""
+    if len(splits) < 2:
+        return {}
+    first, second = (
+        {part.attribute: part.worst.accuracy.value for part in split.attributes}
+        for split in splits[:2]
+    )
+    return {name: second[name] - first[name] for name in hide if name in first and name in second}

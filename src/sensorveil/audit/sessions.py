@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sensorveil.audit.results import MOST_ADVANTAGE, SessionPoint
+from sensorveil.audit.results import MAX_ADVANTAGE, SessionPoint
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.measures.estimate import bootstrap
 from sensorveil.measures.scores import accuracy, confusion_by_person, majority
@@ -25,8 +25,8 @@ class Reading:
     much they sit is the application's to know, and would tell people apart on its own.
     """
 
-    level: str
-    family: str
+    threat_model: str
+    attacker: str
     scores: np.ndarray
     beyond: np.ndarray
 
@@ -118,11 +118,11 @@ def _point(
         windows=size,
         sessions=len(codes),
         majority=guess,
-        level=attackers[worst][0].level,
-        family=attackers[worst][0].family,
+        threat_model=attackers[worst][0].threat_model,
+        attacker=attackers[worst][0].attacker,
         accuracy=estimate,
         advantage=estimate.above(guess),
-        found=estimate.value > guess + MOST_ADVANTAGE
+        significant=estimate.value > guess + MAX_ADVANTAGE
         and _by_chance(read, codes, member, fold, truth.classes) < level,
     )
 

@@ -102,7 +102,7 @@ def _kept(attribute: str, classes: tuple[str, ...], tables: np.ndarray) -> KeptA
         raw=estimate(_RAW, accuracy),
         unchanged=estimate(_UNCHANGED, accuracy),
         retrained=estimate(_RETRAINED, accuracy),
-        back=estimate(_BACK, accuracy),
+        retrained_on_raw=estimate(_BACK, accuracy),
         unchanged_f1=estimate(_UNCHANGED, macro_f1),
         retrained_f1=estimate(_RETRAINED, macro_f1),
         f1_by_class=_by_class(classes, f1_by_class(whole)),

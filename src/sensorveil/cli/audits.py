@@ -59,7 +59,7 @@ def audit(
     from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.audit import audit as ask
     from sensorveil.audit.folds import check_others
-    from sensorveil.audit.results import VOID
+    from sensorveil.audit.results import INCONCLUSIVE
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
     from sensorveil.report.page import write_page
@@ -100,7 +100,7 @@ def audit(
     screen.say(f"The page: {out / 'audit.html'}")
     screen.result(found.as_dict())
     if max_advantage is not None and (
-        found.verdict().status == VOID or not found.worst_advantage() <= max_advantage
+        found.verdict().status == INCONCLUSIVE or not found.worst_advantage() <= max_advantage
     ):
         raise typer.Exit(1)  # what nobody could check does not pass either
 
@@ -109,12 +109,12 @@ def print_audit(screen: Screen, found: Audit) -> None:
     """The verdict and one table a split."""
     verdict = found.verdict()
     screen.say(f"{', '.join(found.hide)}: {verdict.status}; {verdict.reason}.")
-    for part in found.parts:
+    for part in found.splits:
         screen.table(_title(part), _COLUMNS, _rows(part))
     for name, gap in found.gaps.items():
         screen.say(
             f"{name}: the worst attacker reads {100 * gap:+.1f} points more on split"
-            f" {found.parts[1].split} than on {found.parts[0].split}."
+            f" {found.splits[1].split} than on {found.splits[0].split}."
         )
 
 
@@ -132,7 +132,7 @@ def _title(part: SplitAudit) -> str:
 def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for found in part.attributes:
-        raw = max(a.accuracy.value for a in found.attacks if a.level == "raw")
+        raw = max(a.accuracy.value for a in found.attacks if a.threat_model == "raw")
         worst = found.worst
         rows.append(
             (
@@ -140,8 +140,8 @@ def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
                 f"{100 * found.majority:.1f}",
                 f"{100 * raw:.1f}",
                 f"{100 * worst.accuracy.value:.1f}"
-                f" [{100 * worst.accuracy.low:.0f}-{100 * worst.accuracy.high:.0f}] {worst.level}",
-                f"{max(a.auc.value for a in found.attacks if a.level != 'raw'):.2f}",
+                f" [{100 * worst.accuracy.low:.0f}-{100 * worst.accuracy.high:.0f}] {worst.threat_model}",
+                f"{max(a.auc.value for a in found.attacks if a.threat_model != 'raw'):.2f}",
                 found.verdict.status,
             )
         )

@@ -242,7 +242,7 @@ def _print_choices(screen: Screen, found: dict[str, Any]) -> None:
     for row in found["rows"]:
         what = _settings(row)
         for name, hidden in row["hidden"].items():
-            asked = [one for one in hidden["attacks"] if one["level"] != "raw"]
+            asked = [one for one in hidden["attacks"] if one["threat_model"] != "raw"]
             worst, area = (max(one[figure] for one in asked) for figure in ("accuracy", "auc"))
             rows.append(
                 (

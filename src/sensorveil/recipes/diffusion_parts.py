@@ -214,8 +214,8 @@ def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
         "reason": hidden.verdict.reason,
         "attacks": [
             {
-                "level": one.level,
-                "family": one.family,
+                "threat_model": one.threat_model,
+                "attacker": one.attacker,
                 "accuracy": one.accuracy.value,
                 "auc": one.auc.value,
             }

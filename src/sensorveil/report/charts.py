@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from sensorveil.audit.results import (
     CONTROL,
     HIDDEN,
-    LEVELS,
+    INCONCLUSIVE,
     NOT_HIDDEN,
     RAW,
-    VOID,
+    THREAT_MODELS,
     Attack,
     Example,
     SessionPoint,
@@ -44,7 +44,7 @@ from sensorveil.report.numbers import percent
 _MOST_CHANNELS = 6
 _MOST_SAMPLES = 160
 
-STATUS_CLASS = {HIDDEN: "hidden", NOT_HIDDEN: "open", VOID: "void"}
+STATUS_CLASS = {HIDDEN: "hidden", NOT_HIDDEN: "open", INCONCLUSIVE: "void"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def symbol(status: str) -> Html:
     drawn = {
         HIDDEN: path("M5.5 10.5l3 3 6-7"),
         NOT_HIDDEN: path("M6.5 6.5l7 7m0-7l-7 7"),
-        VOID: path("M7.2 7.6c.2-3.2 5.6-3.2 5.6.2 0 2.2-2.8 2.2-2.8 4.2m0 2.6v.4"),
+        INCONCLUSIVE: path("M7.2 7.6c.2-3.2 5.6-3.2 5.6.2 0 2.2-2.8 2.2-2.8 4.2m0 2.6v.4"),
     }[status]
     ring = element("circle", cx=10, cy=10, r=9, class_="ring")
     return element(
@@ -94,7 +94,7 @@ def strip(
         ]
         label += f", the best attacker {said}"
     if worst is not None and math.isfinite(worst.value):
-        said = f"{'attacker' if status != VOID else 'unproven attacker'} {percent(worst.value)}"
+        said = f"{'attacker' if status != INCONCLUSIVE else 'unproven attacker'} {percent(worst.value)}"
         at = axis.at(worst.value)
         drawn += [
             line(at, middle, at, 54, "leader"),
@@ -133,10 +133,12 @@ def ladder(
     axis = Axis(low, 1, 130, 296)
     drawn: list[Html | None] = []
     y = 22.0
-    for level in [known for known in LEVELS if any(a.level == known for a in attacks)]:
+    for level in [
+        known for known in THREAT_MODELS if any(a.threat_model == known for a in attacks)
+    ]:
         drawn.append(text(0, y + 12, level, "label strong", anchor="start"))
         y += 20
-        for attack in [a for a in attacks if a.level == level]:
+        for attack in [a for a in attacks if a.threat_model == level]:
             drawn += _rung(axis, attack, y + 8, attack == worst)
             y += 18
         y += 6
@@ -150,7 +152,7 @@ def ladder(
     scale = [text(axis.at(v), bottom + 14, f"{100 * v:.0f}%", "tick") for v in (low, 1.0)]
     label = f"{name}: accuracy of {len(attacks)} attackers against guessing at {percent(majority)}"
     if worst is not None:
-        label += f"; the worst is {worst.family}, {worst.level}, {percent(worst.accuracy.value)}"
+        label += f"; the worst is {worst.attacker}, {worst.threat_model}, {percent(worst.accuracy.value)}"
     if bound is not None:
         said = f"nobody above {percent(bound)}"
         behind.append(line(axis.at(bound), 18, axis.at(bound), bottom + 18, "bound"))
@@ -172,9 +174,9 @@ def session_curve(points: Sequence[SessionPoint], name: str) -> Html:
     drawn.append(polyline([(x, up.at(p.accuracy.value)) for x, p in shown], "curve"))
     for x, point in shown:
         drawn.append(line(x, up.at(point.accuracy.low), x, up.at(point.accuracy.high), "interval"))
-        kind = "dot open" if point.found else "dot plain"
+        kind = "dot open" if point.significant else "dot plain"
         drawn.append(element("circle", cx=x, cy=up.at(point.accuracy.value), r=4.5, class_=kind))
-        if point.found:
+        if point.significant:
             drawn.append(text(x, up.at(point.accuracy.high) - 6, "leak", "label strong"))
         many = "all" if point.windows is None else str(point.windows)
         drawn.append(text(x, bottom + 16, many, "tick"))
@@ -182,7 +184,7 @@ def session_curve(points: Sequence[SessionPoint], name: str) -> Html:
     drawn.append(text(WIDTH / 2 + 18, bottom + 34, f"windows of one {group}", "label soft"))
     said = ", ".join(
         f"{'all' if p.windows is None else p.windows}: {percent(p.accuracy.value)}"
-        f" against {percent(p.majority)}{' (leak found)' if p.found else ''}"
+        f" against {percent(p.majority)}{' (leak found)' if p.significant else ''}"
         for _, p in shown
     )
     label = f"{name}, windows of one {group} added up. Attacker against guessing: {said}."
@@ -259,12 +261,12 @@ def _gain(axis: Axis, majority: float, worst: Estimate | None, middle: float) ->
 
 def _rung(axis: Axis, attack: Attack, y: float, is_worst: bool) -> list[Html | None]:
     drawn: list[Html | None] = [
-        text(8, y + 4, clipped(attack.family, 19), "label soft", anchor="start")
+        text(8, y + 4, clipped(attack.attacker, 19), "label soft", anchor="start")
     ]
     if not math.isfinite(attack.accuracy.value):
         return [*drawn, text(WIDTH, y + 4, "–", "label", anchor="end")]
     x = axis.at(attack.accuracy.value)
-    hollow = attack.level in (RAW, CONTROL)
+    hollow = attack.threat_model in (RAW, CONTROL)
     kind = "dot worst" if is_worst else "dot hollow" if hollow else "dot plain"
     said = percent(attack.accuracy.value)
     return [

@@ -8,7 +8,7 @@ from sensorveil.report.markup import Html
 from sensorveil.report.numbers import percent, points
 from sensorveil.report.words import capital, spoken
 
-_SOURCES = {"z_U": "the encoder's features", "told": "what the generator is told"}
+_SOURCES = {"z_U": "the encoder's features", "condition": "the generator's condition"}
 _HEADERS = (
     "Split",
     "Attribute",
@@ -20,12 +20,12 @@ _HEADERS = (
 )
 
 
-def told(audit: Audit) -> list[Html | None]:
+def condition_probes(audit: Audit) -> list[Html | None]:
     """What probes read of the run's own condition."""
-    probed = [part for part in audit.parts if part.told]
+    probed = [part for part in audit.splits if part.condition_probes]
     if not probed:
         return []
-    first = probed[0].told[0]
+    first = probed[0].condition_probes[0]
     about = (
         "The output is made from what a generator is told of each window, and noise; so nobody"
         " learns more from the output than from that. While the run was trained, probes read every"
@@ -52,5 +52,5 @@ def _rows(part: SplitAudit) -> list[list[str]]:
             percent(one.class_alone),
             points(one.accuracy - one.class_alone),
         ]
-        for one in part.told
+        for one in part.condition_probes
     ]

@@ -84,7 +84,7 @@ def _session_row(point: SessionPoint) -> list[str]:
         percent(point.majority),
         with_interval(point.accuracy),
         points_with_interval(point.advantage),
-        "found" if point.found else "not found",
+        "found" if point.significant else "not found",
     ]
 
 
@@ -140,7 +140,7 @@ def identity(audit: Audit) -> list[Html | None]:
         lambda part: [
             [
                 capital(spoken(again.attribute)),
-                again.after,
+                again.protocol,
                 f"{again.runs}",
                 f"{percent(again.mean)} ± {points(again.spread).lstrip('+')}",
                 percent(again.majority),
@@ -207,7 +207,7 @@ def before_and_after(audit: Audit) -> list[Html | None]:
 
 def splits(audit: Audit) -> list[Html | None]:
     """Unseen people beside the papers' split, with the gap."""
-    if len(audit.parts) < 2:
+    if len(audit.splits) < 2:
         return []
     rows = [
         [
@@ -219,7 +219,7 @@ def splits(audit: Audit) -> list[Html | None]:
             badge(found.verdict.status, short=True),
         ]
         for name in audit.hide
-        for part in audit.parts
+        for part in audit.splits
         for found in part.attributes
         if found.attribute == name
     ]
@@ -232,7 +232,7 @@ def splits(audit: Audit) -> list[Html | None]:
             with_interval(kept.unchanged),
             with_interval(kept.retrained),
         ]
-        for part in audit.parts
+        for part in audit.splits
         for kept in part.kept
     ]
     return [
@@ -251,14 +251,14 @@ def splits(audit: Audit) -> list[Html | None]:
         table(
             ["Gap", "Points"],
             [[capital(spoken(n)), points(gap)] for n, gap in audit.gaps.items()],
-            f"Worst attacker on {audit.parts[1].split} minus on {audit.parts[0].split}",
+            f"Worst attacker on {audit.splits[1].split} minus on {audit.splits[0].split}",
         ),
         table(
             ["Kept", "Split", "Guessing", "Raw", "Unchanged", "Retrained"],
             kept,
             "Kept attributes on each split",
         ),
-        *[_other_split(part, audit) for part in audit.parts[1:]],
+        *[_other_split(part, audit) for part in audit.splits[1:]],
     ]
 
 
@@ -297,7 +297,7 @@ def conditions(audit: Audit) -> list[Html | None]:
             f"{part.test_windows:,}",
             f"{part.test_people:,}",
         ]
-        for part in audit.parts
+        for part in audit.splits
     ]
     run_rows = [
         ["method", f"{audit.method}: {audit.summary}"],
@@ -322,7 +322,7 @@ def conditions(audit: Audit) -> list[Html | None]:
             percent(found.chance),
             counted(found.worst.accuracy.seeds, "seed"),
         ]
-        for part in audit.parts
+        for part in audit.splits
         for found in part.attributes
     ]
     return [
@@ -363,4 +363,4 @@ def _flat(conditions: Mapping[str, Any], before: str = "") -> list[list[str]]:
 
 
 def _over_parts(audit: Audit, rows: Callable[[SplitAudit], Sequence[list[str]]]) -> list[list[str]]:
-    return [[part.split, *row] for part in audit.parts for row in rows(part)]
+    return [[part.split, *row] for part in audit.splits for row in rows(part)]

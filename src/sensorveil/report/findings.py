@@ -7,18 +7,15 @@ from dataclasses import dataclass
 
 from sensorveil.audit.results import (
     CONTROL,
-    HIDDEN,
-    NOT_HIDDEN,
+    INCONCLUSIVE,
     RAW,
-    VOID,
+    WORST_FIRST,
     Attack,
     AttributeAudit,
     Audit,
     SplitAudit,
     Verdict,
 )
-
-WORST_FIRST = (NOT_HIDDEN, VOID, HIDDEN)
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Finding:
 
     @property
     def status(self) -> str:
-        """hidden, not hidden or void."""
+        """hidden, not hidden or inconclusive."""
         return self.verdict.status
 
 
@@ -53,15 +50,15 @@ def findings(audit: Audit) -> list[Finding]:
 def overall(found: Sequence[Finding]) -> str:
     """The worst status: one attribute that is not hidden outweighs all that are."""
     statuses = {finding.status for finding in found}
-    return next((status for status in WORST_FIRST if status in statuses), VOID)
+    return next((status for status in WORST_FIRST if status in statuses), INCONCLUSIVE)
 
 
 def _finding(audit: Audit, name: str) -> Finding:
     """The worst verdict; of equally bad ones the first that has attackers to show."""
-    tried = [(part, verdict) for part in audit.parts for verdict in part.verdicts(name)]
+    tried = [(part, verdict) for part in audit.splits for verdict in part.verdicts(name)]
     if not tried:
         why_not = audit.main.left_out.get(name, "it was not attacked")
-        return Finding(name, audit.main, Verdict(VOID, why_not), None, True)
+        return Finding(name, audit.main, Verdict(INCONCLUSIVE, why_not), None, True)
     part, verdict = min(
         tried,
         key=lambda pair: (
@@ -89,7 +86,7 @@ def _attacked(part: SplitAudit, verdict: Verdict, name: str) -> AttributeAudit |
 
 def raw_level(found: AttributeAudit) -> Attack | None:
     """The best attacker on raw windows: what there was to hide."""
-    raw = [attack for attack in found.attacks if attack.level == RAW]
+    raw = [attack for attack in found.attacks if attack.threat_model == RAW]
     return max(raw, key=lambda attack: attack.accuracy.value, default=None)
 
 
@@ -101,4 +98,4 @@ def sharpest(found: AttributeAudit) -> Attack:
 
 def real_attacks(found: AttributeAudit) -> list[Attack]:
     """The attacks on the output as it is: neither on raw windows nor on a planted leak."""
-    return [attack for attack in found.attacks if attack.level not in (RAW, CONTROL)]
+    return [attack for attack in found.attacks if attack.threat_model not in (RAW, CONTROL)]

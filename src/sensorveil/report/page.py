@@ -20,7 +20,7 @@ SECTIONS: tuple[tuple[str, str, Content], ...] = (
     ("sessions", "When windows add up", details.sessions),
     ("classes", "Class by class", details.classes),
     ("identity", "Identity", details.identity),
-    ("condition", "What the output is made from", condition.told),
+    ("condition", "What the output is made from", condition.condition_probes),
     ("information", "Information in bits", details.information),
     ("signals", "Before and after", details.before_and_after),
     ("splits", "Unseen people and the papers' split", details.splits),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sensorveil.audit.results import (
     HIDDEN,
     IDENTITY,
-    LEVELS,
+    INCONCLUSIVE,
     NOT_HIDDEN,
-    VOID,
+    THREAT_MODELS,
     Attack,
     AttributeAudit,
     Audit,
@@ -97,7 +97,7 @@ def _card(finding: Finding, audit: Audit, several: bool) -> Html:
 
 
 def _from_whom(found: AttributeAudit) -> list[Html | None]:
-    says = {HIDDEN: "hidden from ", NOT_HIDDEN: "found out by ", VOID: "not known for "}
+    says = {HIDDEN: "hidden from ", NOT_HIDDEN: "found out by ", INCONCLUSIVE: "not known for "}
     entries = [_signed(status, says[status] + who) for status, who in words.from_whom(found)]
     session = words.worst_session(found.sessions)
     if session is not None and found.verdict.status == NOT_HIDDEN:
@@ -139,7 +139,7 @@ def survives(audit: Audit) -> list[Html | None]:
             with_interval(kept.raw),
             with_interval(kept.unchanged),
             with_interval(kept.retrained),
-            with_interval(kept.back),
+            with_interval(kept.retrained_on_raw),
             with_interval(kept.unchanged_f1),
             with_interval(kept.retrained_f1),
         ]
@@ -222,7 +222,7 @@ def _marks(named: Sequence[tuple[str, Audit]], attribute: str, split: str) -> li
     A run's own point among its trade-off points was measured by the same attacker as the baselines,
     so it is drawn where there is one; otherwise the worst of all attackers stands for the run.
     """
-    parts = [(n, audit, part) for n, audit in named for part in audit.parts if part.split == split]
+    parts = [(n, audit, part) for n, audit in named for part in audit.splits if part.split == split]
     runs = [
         (name, *_place(audit.method, part, found))
         for name, audit, part in parts
@@ -258,7 +258,9 @@ def _letter(number: int) -> str:
 
 def attackers(audit: Audit) -> list[Html | None]:
     """The ladder for every attribute: hidden ones open, unlisted ones folded."""
-    levels = [joined([element("dt", level), element("dd", what)]) for level, what in LEVELS.items()]
+    levels = [
+        joined([element("dt", level), element("dd", what)]) for level, what in THREAT_MODELS.items()
+    ]
     hidden = [_ladder(f.found, f.part, audit) for f in findings(audit) if f.found is not None]
     unlisted = [
         folded(_summary(found), _ladder(found, audit.main, audit))
@@ -290,11 +292,11 @@ def _ladder(found: AttributeAudit, part: SplitAudit, audit: Audit) -> Html:
         f"{counted(found.windows, 'window')} of {counted(found.people, 'person')},"
         f" {len(found.classes)} classes. {words.control_note(found)}"
     )
-    void = "So the verdict is void: nothing here proves that anything is hidden."
-    none_below = paragraph(void, "warning") if found.verdict.status == VOID else None
+    void = "So the verdict is inconclusive: nothing here proves that anything is hidden."
+    none_below = paragraph(void, "warning") if found.verdict.status == INCONCLUSIVE else None
     rows = [
         [
-            f"{a.level}, {a.family}{' (worst)' if a == found.worst else ''}",
+            f"{a.threat_model}, {a.attacker}{' (worst)' if a == found.worst else ''}",
             with_interval(a.accuracy),
             points_with_interval(a.advantage),
             with_interval(a.balanced_accuracy),
@@ -328,4 +330,6 @@ def _ladder(found: AttributeAudit, part: SplitAudit, audit: Audit) -> Html:
 def all_attacks(found: AttributeAudit) -> list[Attack]:
     """The attacks with the control once, in the order of the ladder."""
     attacks = [attack for attack in found.attacks if attack != found.control]
-    return sorted([*attacks, found.control], key=lambda a: list(LEVELS).index(a.level))
+    return sorted(
+        [*attacks, found.control], key=lambda a: list(THREAT_MODELS).index(a.threat_model)
+    )

@@ -9,13 +9,14 @@ from sensorveil.audit.results import (
     FULL,
     HIDDEN,
     IGNORANT,
+    INCONCLUSIVE,
     INSIDER,
     LAZY,
-    MOST_ADVANTAGE,
-    MOST_AUC,
+    MAX_ADVANTAGE,
+    MAX_AUC,
     NOT_HIDDEN,
     SEMI,
-    VOID,
+    WORST_FIRST,
     Attack,
     AttributeAudit,
     Audit,
@@ -24,13 +25,17 @@ from sensorveil.audit.results import (
     SessionPoint,
 )
 from sensorveil.measures.bounds import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
-from sensorveil.report.findings import WORST_FIRST, Finding, real_attacks, sharpest
+from sensorveil.report.findings import Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
 FEW_PEOPLE = 15
 """With fewer people than this, bootstrap intervals are too narrow (see Estimate)."""
 
-STATUS_WORDS = {HIDDEN: "hidden", NOT_HIDDEN: "not hidden", VOID: "void: we do not know"}
+STATUS_WORDS = {
+    HIDDEN: "hidden",
+    NOT_HIDDEN: "not hidden",
+    INCONCLUSIVE: "inconclusive: we do not know",
+}
 
 _TRAINED = {
     IGNORANT: "trained on raw data",
@@ -56,7 +61,7 @@ CRITERION = (
     "The same attackers do find a leak of 10 points that was planted in the same output: at least"
     " half of it.",
     "Where the planted leak is not found, or where the attackers cannot read the attribute from raw"
-    " data either, they prove nothing and the result is void, which is not good news.",
+    " data either, they prove nothing and the result is inconclusive, which is not good news.",
     "A wide interval never turns into a pass: the rule looks at the measured value, and the"
     " interval stands beside the verdict.",
     "A leak that shows only when many windows of a recording or a person are added up means not"
@@ -94,11 +99,11 @@ def headline(found: Sequence[Finding]) -> str:
     clauses = {
         HIDDEN: "{} {} hidden",
         NOT_HIDDEN: "{} {} not hidden",
-        VOID: "whether {} {} hidden is not known",
+        INCONCLUSIVE: "whether {} {} hidden is not known",
     }
     spoken_by_status = [
         (status, [spoken(f.attribute) for f in found if f.status == status])
-        for status in (NOT_HIDDEN, VOID, HIDDEN)
+        for status in (NOT_HIDDEN, INCONCLUSIVE, HIDDEN)
     ]
     parts = [
         clauses[status].format(listed(names), "is" if len(names) == 1 else "are")
@@ -113,11 +118,11 @@ def attribute_sentence(finding: Finding) -> str:
 
     >>> from sensorveil.audit.results import SplitAudit, SignalUtility, Verdict
     >>> part = SplitAudit("subject", (0,), True, 9, 9, 2, (), {}, (), SignalUtility())
-    >>> attribute_sentence(Finding("age", part, Verdict(VOID, "one class only"), None, True))
+    >>> attribute_sentence(Finding("age", part, Verdict(INCONCLUSIVE, "one class only"), None, True))
     'Whether age is hidden is not known: one class only.'
     """
     name, reason = spoken(finding.attribute), _bared(finding.verdict.reason)
-    if finding.status == VOID:
+    if finding.status == INCONCLUSIVE:
         return f"Whether {name} is hidden is not known: {reason}."
     is_hidden = "is hidden" if finding.status == HIDDEN else "is not hidden"
     if finding.found is not None:
@@ -127,22 +132,22 @@ def attribute_sentence(finding: Finding) -> str:
 
 def _leak(found: AttributeAudit) -> str:
     """The plainest of the reasons for which an attribute is not hidden."""
-    if found.worst.advantage.value > MOST_ADVANTAGE:
+    if found.worst.advantage.value > MAX_ADVANTAGE:
         return _by_window(found)
     session = worst_session(found.sessions)
     if session is not None:
         return by_session(session)
     highest = sharpest(found).auc.value
-    if highest > MOST_AUC:
+    if highest > MAX_AUC:
         return (
             f"{_by_window(found)}, but the classes are told apart better than by chance"
-            f" (AUC {decimals(highest, 3)}, allowed is {MOST_AUC})"
+            f" (AUC {decimals(highest, 3)}, allowed is {MAX_AUC})"
         )
     return _bared(found.verdict.reason)
 
 
 def _by_window(found: AttributeAudit) -> str:
-    trained = _TRAINED.get(found.worst.level, found.worst.level)
+    trained = _TRAINED.get(found.worst.threat_model, found.worst.threat_model)
     common = "more" if len(found.classes) == 2 else "most"
     return (
         f"the strongest attacker, {trained}, is right in {percent(found.worst.accuracy.value)} of"
@@ -164,7 +169,7 @@ def by_session(point: SessionPoint) -> str:
 def worst_session(sessions: Sequence[SessionPoint]) -> SessionPoint | None:
     """The largest leak that the session curve found, if it found any."""
     return max(
-        (point for point in sessions if point.found),
+        (point for point in sessions if point.significant),
         key=lambda point: point.advantage.value,
         default=None,
     )
@@ -173,13 +178,13 @@ def worst_session(sessions: Sequence[SessionPoint]) -> SessionPoint | None:
 def from_whom(found: AttributeAudit) -> list[tuple[str, str]]:
     """For each level of attacker that tried single windows: a status, and who that is.
 
-    Where the verdict is void, nothing is claimed about anybody.
+    Where the verdict is inconclusive, nothing is claimed about anybody.
     """
     attacks = real_attacks(found)
     return [
-        (_read_by(found, [a for a in attacks if a.level == level]), f"somebody {who}")
+        (_read_by(found, [a for a in attacks if a.threat_model == level]), f"somebody {who}")
         for level, who in _WHO.items()
-        if any(attack.level == level for attack in attacks)
+        if any(attack.threat_model == level for attack in attacks)
     ]
 
 
@@ -187,13 +192,13 @@ def _read_by(found: AttributeAudit, attacks: Sequence[Attack]) -> str:
     if found.verdict.status != NOT_HIDDEN:
         return found.verdict.status
     better = any(
-        attack.advantage.value > MOST_ADVANTAGE or attack.auc.value > MOST_AUC for attack in attacks
+        attack.advantage.value > MAX_ADVANTAGE or attack.auc.value > MAX_AUC for attack in attacks
     )
     if better:
         return NOT_HIDDEN
     # Who found nothing proves something only where the same attackers find what was planted.
     sees = found.control.advantage.value >= found.planted / 2
-    return HIDDEN if sees else VOID
+    return HIDDEN if sees else INCONCLUSIVE
 
 
 def interval_note(found: AttributeAudit) -> str:
@@ -204,7 +209,7 @@ def interval_note(found: AttributeAudit) -> str:
         f" the 95% interval over {counted(worst.people, 'person')} is"
         f" {points(worst.low)} to {points(worst.high)}."
     )
-    if found.verdict.status == HIDDEN and worst.high > MOST_ADVANTAGE:
+    if found.verdict.status == HIDDEN and worst.high > MAX_ADVANTAGE:
         text += " The interval reaches past the 2 points allowed: more people could change this."
     if worst.people < FEW_PEOPLE:
         text += " With so few people the true interval is wider."
@@ -253,7 +258,7 @@ def gap_sentence(attribute: str, gap: float) -> str:
 def other_splits(audit: Audit, finding: Finding) -> list[str]:
     """What each other split says about an attribute."""
     said = []
-    for part in audit.parts:
+    for part in audit.splits:
         verdicts = part.verdicts(finding.attribute)
         if part is finding.part or not verdicts:
             continue
@@ -270,7 +275,7 @@ def worst_note(found: AttributeAudit) -> str:
     """The worst attacker in figures."""
     worst = found.worst
     return (
-        f"The worst attacker is {worst.family}, {worst.level}: right in"
+        f"The worst attacker is {worst.attacker}, {worst.threat_model}: right in"
         f" {with_interval(worst.accuracy)} of windows, balanced accuracy"
         f" {with_interval(worst.balanced_accuracy)}, AUC {auc(worst.auc)}.{_overall_auc(found)}"
     )
