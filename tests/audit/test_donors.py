@@ -45,7 +45,7 @@ def windows(count: int = 240) -> Windows:
     codes = np.arange(count) // 10 % 2
     signal = chance.normal(size=(count, 2, 32)) + 0.1 * codes[:, None, None]
     return Windows.from_signal(
-        signal, {"activity": codes, "subject": np.arange(count) % 10}, rate=20.0
+        signal, {"activity": codes, "subject": np.arange(count) % 10}, sample_rate=20.0
     )
 
 

@@ -386,7 +386,7 @@ def test_the_prepared_form_comes_back_bit_for_bit(tmp_path: Path, kind: str) -> 
     assert {n: c.tolist() for n, c in again.labels.items()} == {
         n: c.tolist() for n, c in corpus.labels.items()
     }
-    for name in ("recordings", "classes", "facts", "rate", "channels"):
+    for name in ("recordings", "classes", "facts", "sample_rate", "channels"):
         assert getattr(again, name) == getattr(corpus, name)
     np.testing.assert_array_equal(again.windows(8, 1).signal, corpus.windows(8, 1).signal)
 

@@ -47,7 +47,7 @@ def make(
         people=people,
         identity=identity,
         jitter=jitter,
-        generator=np.random.default_rng(seed),
+        rng=np.random.default_rng(seed),
         shares={"gender": male},
     )
 

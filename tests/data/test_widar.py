@@ -52,7 +52,11 @@ def test_the_name_tells_all_and_even_packets_are_picked(tmp_path: Path) -> None:
     _write(tmp_path, "20181130_user5_10_11/user10/user10-7-2-3-4-r6.dat", writer.log(csi, start=99))
     read = Widar().read(tmp_path)
     (item,) = read.items
-    assert (item.name, item.subject, read.rate) == ("20181130/user10-7-2-3-4-r6", "10", 250.0)
+    assert (item.name, item.subject, read.sample_rate) == (
+        "20181130/user10-7-2-3-4-r6",
+        "10",
+        250.0,
+    )
     assert item.labels == {
         "gesture": "draw-n(h)",
         "location": 2,

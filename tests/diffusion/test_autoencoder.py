@@ -17,8 +17,7 @@ from sensorveil.diffusion.autoencoder import (
     train_autoencoder,
 )
 from sensorveil.errors import Refusal
-from sensorveil.nets.courses import TrainConfig
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import TrainConfig, seeded
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -16,8 +16,7 @@ from sensorveil.diffusion.contrastive import (
     train_encoder,
 )
 from sensorveil.diffusion.features import FeatureSettings
-from sensorveil.nets.courses import TrainConfig
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import TrainConfig, seeded
 
 
 def unit(count: int, size: int, seed: int = 0) -> torch.Tensor:

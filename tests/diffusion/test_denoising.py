@@ -19,7 +19,7 @@ from sensorveil.diffusion.training import (
     train_denoiser,
 )
 from sensorveil.diffusion.unet import UNet, UNetSettings
-from sensorveil.nets.courses import TrainConfig
+from sensorveil.train import TrainConfig
 
 LEVELS = NoiseSchedule.linear(100)
 
@@ -136,7 +136,7 @@ def test_the_denoiser_learns_and_is_averaged() -> None:
         lambda index: x[index],
         conditions,
         NoiseSchedule.linear(100),
-        TrainConfig(epochs=12, batch=32, rate=5e-3),
+        TrainConfig(epochs=12, batch_size=32, learning_rate=5e-3),
         seed=0,
         dropped=0.3,
         decay=0.9,
@@ -162,7 +162,7 @@ def test_parts_of_a_condition_are_dropped_whole_and_apart_from_each_other() -> N
         zeros.__getitem__,
         torch.ones(20_000, 5),
         LEVELS,
-        TrainConfig(epochs=1, batch=2_000, rate=1e-9),
+        TrainConfig(epochs=1, batch_size=2_000, learning_rate=1e-9),
         seed=0,
         dropped=0.3,
         decay=0.9,
@@ -207,7 +207,7 @@ def test_levels_of_much_noise_count_in_the_loss_of_the_velocity(of_velocity: boo
         zeros.__getitem__,
         torch.zeros(2048, 1),
         levels,
-        TrainConfig(epochs=1, batch=64, rate=1e-9),
+        TrainConfig(epochs=1, batch_size=64, learning_rate=1e-9),
         seed=0,
         dropped=0.1,
         decay=0.9,

@@ -8,7 +8,7 @@ from torch import nn
 
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.errors import Refusal
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import seeded
 
 SMALL = FeatureSettings(channels=(4, 6), dense=(16, 12), features=8)
 FLAT = FeatureSettings(channels=(4, 6), dense=(16, 12), features=8, kernels=1)

@@ -12,8 +12,7 @@ from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import train_denoiser
 from sensorveil.diffusion.unet import UNet, UNetSettings
-from sensorveil.nets.courses import TrainConfig
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import TrainConfig, seeded
 
 LEVELS = NoiseSchedule.linear(100, 1e-3, 0.15)
 

@@ -14,10 +14,10 @@ from sensorveil.diffusion.privdiffusion import (
     train_auxiliary,
     train_surrogate,
 )
-from sensorveil.nets.courses import TrainConfig
+from sensorveil.train import TrainConfig
 
 SMALL = FeatureSettings(channels=(4, 8), dense=(16,), kernels=1)
-COURSE = TrainConfig(epochs=15, batch=32, rate=5e-3)
+COURSE = TrainConfig(epochs=15, batch_size=32, learning_rate=5e-3)
 
 
 def windows(count: int = 256) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

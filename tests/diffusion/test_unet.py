@@ -13,7 +13,7 @@ from torch import nn
 
 from sensorveil.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetSettings
 from sensorveil.errors import Refusal
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import seeded
 
 TINY = UNetSettings(width=8, condition=5, heads=2, dropout=0.0)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from sensorveil.data.windows import Origin, Scaling, Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings, modality
+from sensorveil.methods.base import Capabilities, Obfuscator, modality
 from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.settings import Settings
 
 
-@dataclass(frozen=True)
 class LoudSettings(Settings):
     gain: float = 2.0
     shift: float = 0.0
@@ -55,9 +57,9 @@ def fitted(windows: Windows | None = None, **rest: Any) -> Loud:
 
 
 def test_settings_beat_presets_beat_defaults() -> None:
-    assert Loud().settings == LoudSettings(2.0)
-    assert Loud("paper").settings == LoudSettings(5.0)
-    assert Loud("paper", gain=7.0).settings == LoudSettings(7.0)
+    assert Loud().settings == LoudSettings(gain=2.0)
+    assert Loud("paper").settings == LoudSettings(gain=5.0)
+    assert Loud("paper", gain=7.0).settings == LoudSettings(gain=7.0)
     assert Loud("paper", shift=1.0).about() == {"gain": 5.0, "shift": 1.0}
 
 
@@ -200,3 +202,24 @@ def test_fitting_again_forgets() -> None:
 @pytest.mark.parametrize("name", ["signal", "complex", "image"])
 def test_modalities(name: str) -> None:
     assert modality(example_windows(name)) == name
+
+
+def test_everyday_conveniences(tmp_path: Path) -> None:
+    method = Loud("paper", seed=3, shift=1.0)
+    assert clone(method).get_params() == method.get_params()
+    assert method.get_params()["gain"] == 5.0
+    assert repr(method) == "Loud(preset='paper', seed=3), not fitted"
+    assert method.set_params(gain=4.0).settings == LoudSettings(gain=4.0, shift=1.0)
+    method.fit(example_windows(), "activity", "gender")
+    assert repr(method).endswith("fitted to keep activity and hide gender")
+
+
+def test_a_hidden_attribute_with_the_name_of_a_strength_is_refused() -> None:
+    windows = example_windows()
+    named = replace(
+        windows,
+        labels={**windows.labels, "gain": windows.labels["gender"]},
+        classes={**windows.classes, "gain": windows.classes["gender"]},
+    )
+    with pytest.raises(Refusal, match="attribute 'gain' has the name of a strength"):
+        Loud().fit(named, "activity", "gain")

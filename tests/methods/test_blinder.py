@@ -40,7 +40,7 @@ def test_the_planted_loudness_is_swapped_or_random():
     obfuscator.fit(windows, "activity", "gender")
     found = loudness(obfuscator.obfuscate(windows, seed=1))
     np.testing.assert_allclose([found[gender == g].mean() for g in (0, 1)], [1.5, 1], atol=0.15)
-    obfuscator.settings = replace(obfuscator.settings, modification="stochastic")
+    obfuscator.settings = obfuscator.settings.with_changes(dict(modification="stochastic"))
     found = loudness(obfuscator.obfuscate(windows, seed=1))
     np.testing.assert_allclose([found[gender == g].mean() for g in (0, 1)], [1.25] * 2, atol=0.15)
 

@@ -18,7 +18,7 @@ from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.run import load_run, save_run
-from sensorveil.nets.courses import Checkpoint
+from sensorveil.train import Checkpoint
 
 
 def copied(obfuscator: Cloak, **settings: Any) -> Cloak:
@@ -221,8 +221,8 @@ def test_of_several_tries_the_one_leaves_that_is_most_like_what_was_told(
     windows = example_windows(seed=5)
     scaled = windows.scaled(trained.scaling_)
     several, single = (copy.copy(trained) for _ in range(2))
-    several.settings = replace(trained.settings, tries=3, judge=judge)
-    single.settings = replace(trained.settings, tries=1)
+    several.settings = trained.settings.with_changes(dict(tries=3, judge=judge))
+    single.settings = trained.settings.with_changes(dict(tries=1))
     inputs = several._inputs(scaled, {}, np.random.default_rng(2))
     assert inputs["noise"].shape[:2] == (96, 3)
     with torch.no_grad():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ def test_the_document_shows_what_the_coin_does() -> None:
 
 def with_later_ones(settings: dict) -> dict:
     """Settings that a file has not heard of were as they are by default when it was written."""
-    return {**asdict(CloakSettings()), **settings}
+    return {**CloakSettings().as_dict(), **settings}
 
 
 @pytest.mark.parametrize("table", [audits, accuracies, validated, trade_off, avoided])

@@ -21,7 +21,7 @@ def test_the_class_is_learnt_and_noise_is_not() -> None:
         "activity": held.labels["activity"],
         "noise": np.random.default_rng(0).integers(2, size=96),
     }
-    held = Windows.from_signal(held.signal, labels, held.rate)
+    held = Windows.from_signal(held.signal, labels, held.sample_rate)
     found = information_over_training(obfuscator, windows, held, quick=True)
     assert len(found) == 2
     assert set(found[0]) == {"activity", "noise", "subject"}

@@ -166,7 +166,7 @@ def test_generate_takes_any_length_and_names_its_windows() -> None:
     assert made.labels["activity"].tolist() == [1] * 5
     assert made.labels["weight"].tolist() == [0] * 5
     assert made.classes["subject"] == ("generated",)
-    assert (made.rate, made.channels) == (obfuscator.sample_rate_, obfuscator.channels_)
+    assert (made.sample_rate, made.channels) == (obfuscator.sample_rate_, obfuscator.channels_)
     again = obfuscator.generate({"activity": "1", "weight": "0"}, 5, seed=3, length=50)
     assert (made.signal == again.signal).all()
     other = obfuscator.generate({"activity": "1", "weight": "0"}, 5, length=50)

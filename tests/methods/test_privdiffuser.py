@@ -299,7 +299,7 @@ import sys, torch
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.run import save_run
-from sensorveil.nets.courses import Checkpoint
+from sensorveil.train import Checkpoint
 torch.set_num_threads(1)
 obfuscator = PrivDiffuser(epochs=25, reader_epochs=3, width=8, batch=16)
 checkpoint = Checkpoint(sys.argv[1] + ".unfinished", seconds=0)

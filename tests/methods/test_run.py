@@ -98,7 +98,7 @@ def test_a_setting_that_came_later_has_its_default(tmp_path: Path) -> None:
     del config["settings"]["rate"]
     place.write_text(json.dumps(config))
     found = load_run(place.parent).settings
-    assert found == replace(obfuscator.settings, rate=Resample.Settings().rate)
+    assert found == obfuscator.settings.with_changes(dict(rate=Resample.Settings().rate))
     assert found.rate != obfuscator.settings.rate
 
 

@@ -325,18 +325,18 @@ def test_joins_are_smooth_and_counted_in_the_bound():
     assert jumps(second) < 0.1 * jumps(first)
     codes = [len(np.unique(obfuscator.condition(test), axis=0)) for obfuscator in (rough, smooth)]
     assert codes[1] > codes[0]
-    assert smooth.bounds(test)[0].codes == codes[1]
-    assert rough.bounds(test)[0].codes == codes[0]
+    assert smooth.count_bounds(test)[0].codes == codes[1]
+    assert rough.count_bounds(test)[0].codes == codes[0]
 
 
 def test_runs_of_windows_are_counted_as_they_are():
     test, obfuscator = simulated().test, sealed()
-    single, pairs = (obfuscator.bounds(test, run)[0] for run in (1, 2))
+    single, pairs = (obfuscator.count_bounds(test, run)[0] for run in (1, 2))
     codes = obfuscator.encode(test).reshape(-1, 12)  # windows of a recording lie in order
     wanted = {(a, b) for row in codes for a, b in pairwise(row)}
     assert pairs.codes == len(wanted) > single.codes == len(np.unique(codes))
     assert pairs.counted >= single.counted - 1e-9
-    assert obfuscator.bounds(test, 13) == ()
+    assert obfuscator.count_bounds(test, 13) == ()
 
 
 def test_the_condition_is_the_code_unless_it_is_randomised():

@@ -69,7 +69,7 @@ def test_training_is_repeated_by_its_seed():
 @pytest.mark.parametrize("count", [50, 128, 1000, 60_000])
 def test_trains_for_so_many_steps_however_many_windows_there_are(count):
     course = _course(500, 128, 1e-3, count)
-    each = count // min(course.batch, count)
+    each = count // min(course.batch_size, count)
     assert 500 <= course.epochs * each < 500 + each
 
 

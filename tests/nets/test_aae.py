@@ -15,8 +15,8 @@ from sensorveil.nets.aae import (
     train_until_patience,
     uniform_loss,
 )
-from sensorveil.nets.seeding import seeded
 from sensorveil.progress import listen
+from sensorveil.train import seeded
 
 
 @settings(deadline=None, max_examples=25)

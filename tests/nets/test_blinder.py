@@ -21,7 +21,7 @@ from sensorveil.nets.blinder import (
     surprise,
     whittle,
 )
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import seeded
 
 SMALL = BlinderDesign(
     channels=2, length=12, kept=3, hidden=(2, 3), widths=(16, 12, 10, 8), latent=4

@@ -8,8 +8,8 @@ from torch.nn.functional import cross_entropy
 
 from sensorveil.nets.blinder import BlinderDesign, BlinderNets, LossWeights
 from sensorveil.nets.blinder_training import Training, train_blinder
-from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import one_cycle, set_rate
+from sensorveil.train import seeded
 
 DESIGN = BlinderDesign(channels=1, length=8, kept=2, hidden=(2,), widths=(8, 8, 6, 6), latent=3)
 

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.averaging import AveragedWeights
-from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import CsiTransformer, Repair, TransformerSettings
 from sensorveil.nets.degradation import Degradation
 from sensorveil.nets.generator_training import (
@@ -20,7 +18,7 @@ from sensorveil.nets.generator_training import (
     train_plainly,
 )
 from sensorveil.nets.private_training import PrivateCourse, Spent, secret_generator
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import AveragedWeights, TrainConfig, seeded
 
 COURSE = PrivateCourse(steps=8, lot=8, rate=5e-3, noise=0.5, clip=1.0)
 OWNERS = torch.arange(32)
@@ -97,7 +95,7 @@ def test_plain_training_learns_and_averages() -> None:
     losses = train_plainly(net, material(x), TrainConfig(30, 16, 1e-2), 0, averaged)
     assert losses[-1] < 0.7 * losses[0]
     with seeded(3), torch.no_grad():
-        assert float(material(x).losses(averaged.net, OWNERS).mean()) < 0.7 * losses[0]
+        assert float(material(x).losses(averaged.network, OWNERS).mean()) < 0.7 * losses[0]
 
 
 def test_private_training_moves_everything_and_says_what_it_spent() -> None:
@@ -108,7 +106,7 @@ def test_private_training_moves_everything_and_says_what_it_spent() -> None:
     )
     assert spent == Spent(0.5, 0.25, 8)
     assert moved(net, before) == set(before)
-    assert moved(averaged.net, before) == set(before)
+    assert moved(averaged.network, before) == set(before)
 
 
 def test_private_parts_are_attention_embedding_and_repair() -> None:

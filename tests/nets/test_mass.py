@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.mass import (
     AttributeNet,
     Transform,
@@ -20,7 +19,7 @@ from sensorveil.nets.mass import (
     train_attribute_net,
     train_features,
 )
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import TrainConfig, seeded
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:

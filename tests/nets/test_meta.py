@@ -29,7 +29,7 @@ from sensorveil.nets.meta import (
     meta_loss,
     with_shadows,
 )
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import seeded
 
 DESIGN = BlinderDesign(channels=2, length=8, kept=2, hidden=(2, 3), widths=(6, 6, 5, 5), latent=3)
 CONVOLUTIONAL = BlinderDesign(

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import (
     AT_ONCE,
     Training,
@@ -23,6 +22,7 @@ from sensorveil.nets.training import (
     train_classifier,
 )
 from sensorveil.progress import listen
+from sensorveil.train import seeded
 
 
 def trained(

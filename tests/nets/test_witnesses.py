@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from sensorveil.nets.seeding import seeded
 from sensorveil.nets.witnesses import misread, next_classes
+from sensorveil.train import seeded
 
 
 def test_models_are_averaged_and_attributes_added_up():

@@ -20,7 +20,7 @@ def test_a_recipe_names_what_exists(name: str) -> None:
     assert not set(found.hide) & set(found.keep)
     for row in found.rows:
         settings = method(row.method).Settings
-        known = settings.__dataclass_fields__
+        known = settings.names()
         assert {*row.settings, *row.with_settings} <= set(known)
         method(row.method)(
             found.preset_of(row.method, "paper"), **row.settings, **row.with_settings

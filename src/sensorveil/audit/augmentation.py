@@ -19,8 +19,8 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
 from sensorveil.methods.generator import to_learn_from
-from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
+from sensorveil.train import derived_seed
 
 _INTERVAL = 51  # what a seed is for
 
@@ -70,7 +70,7 @@ class Augmentation:
         return self._share(lambda table: table[..., 1] - table[..., 0])
 
     def _share(self, right: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        chance = np.random.default_rng(derived(0, _INTERVAL))
+        chance = np.random.default_rng(derived_seed(0, _INTERVAL))
         return bootstrap(self.table, lambda table: right(table) / table[..., 2], chance)
 
     def as_dict(self) -> dict[str, Any]:

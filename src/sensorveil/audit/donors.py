@@ -23,8 +23,8 @@ from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.csi import CsiGenerator
 from sensorveil.methods.generator import ClassGenerator, to_learn_from
 from sensorveil.methods.guarantee import Guarantee
-from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
+from sensorveil.train import derived_seed
 
 _PAIRS, _LIRA = 41, 42  # what seeds are for
 
@@ -176,7 +176,7 @@ def _scored(
     if release.contender.restores:
         ssim = likeness.ssim(members, made)
     else:
-        ssim = likeness.ssim(others, made, np.random.default_rng(derived(seed, _PAIRS)))
+        ssim = likeness.ssim(others, made, np.random.default_rng(derived_seed(seed, _PAIRS)))
     fid = likeness.fid(others, made)
     return DonorScore(release.contender.name, seed, attack, ssim, fid, release.promise())
 
@@ -185,7 +185,7 @@ def _attacked_in_turn(
     release: Release, private: Windows, groups: np.ndarray, models: int
 ) -> list[LiraScore]:
     """LiRA on each of several targets, by all others."""
-    seed = derived(0, _LIRA)
+    seed = derived_seed(0, _LIRA)
     attacks = lira_in_turn(release.train, release.scores(), private, models, seed, groups)
     return [
         LiraScore(release.contender.name, of, target, attack)

@@ -16,8 +16,8 @@ from sensorveil.audit.membership import Attack, Classifier, judged
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.generator import ClassGenerator
-from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
+from sensorveil.train import derived_seed
 
 POOLED_BELOW = 64
 """With fewer shadow models, all windows share one variance: their own would be too rough."""
@@ -105,7 +105,7 @@ def _scored(
     """A model for each row of `inside`, and what each score says of it: (models, n) each."""
     rows: list[list[np.ndarray]] = [[] for _ in scores]
     for which in track(range(len(inside)), "shadow models"):
-        model = train(windows.select(inside[which]), derived(seed, which))
+        model = train(windows.select(inside[which]), derived_seed(seed, which))
         for own, score in zip(rows, scores, strict=True):
             own.append(score(model, windows))
     return [np.array(own) for own in rows]

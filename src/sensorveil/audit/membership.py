@@ -18,7 +18,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.linear import LinearReader
 from sensorveil.measures.roc import auc
-from sensorveil.nets.seeding import derived
+from sensorveil.train import derived_seed
 
 TOP = 3
 """How many of the largest posteriors the attack looks at."""
@@ -105,8 +105,8 @@ def shadow_attack(
     """
     quarter = dealt(windows.recording if groups is None else groups, 4, seed)
     parts = [windows.select(quarter == which) for which in range(4)]
-    target = train(parts[0], derived(seed, _TARGET))
-    shadow = train(parts[2], derived(seed, _SHADOW))
+    target = train(parts[0], derived_seed(seed, _TARGET))
+    shadow = train(parts[2], derived_seed(seed, _SHADOW))
     attacker = LinearReader(shrinkage=1e-4).fit(
         np.concatenate([largest(shadow, parts[2]), largest(shadow, parts[3])]),
         np.repeat([1, 0], [len(parts[2]), len(parts[3])]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -154,6 +155,10 @@ def data_options(given: list[str] | None, data: str) -> dict[str, Any]:
 def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> dict[str, Any]:
     """name=value pairs as the types that settings have: a method's, or those of several."""
     kinds = [kind] if isinstance(kind, type) else kind
+    from sensorveil.methods.settings import Settings
+
+    if all(issubclass(one, Settings) for one in kinds):  # they convert text themselves
+        return {_full_name(name, kinds, of): v for name, v in pairs(given, "setting").items()}
     types = {name: kind for one in kinds for name, kind in _types(one).items()}
     found = {}
     for name, value in pairs(given, "setting").items():
@@ -166,6 +171,13 @@ def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> d
 def _types(kind: type) -> Mapping[str, str]:
     """The settings by name with the words of their types."""
     return {entry.name: str(entry.type) for entry in fields(kind)} if is_dataclass(kind) else {}
+
+
+def _full_name(name: str, kinds: Sequence[Any], of: str) -> str:
+    for kind in kinds[:-1]:
+        with suppress(Refusal):
+            return kind.full_name(name, of)
+    return kinds[-1].full_name(name, of)
 
 
 def check_device(device: str) -> str:

@@ -54,7 +54,7 @@ def methods(
             one: {
                 "summary": made.summary,
                 "presets": {key: dict(value) for key, value in made.presets.items()},
-                "settings": asdict(made.Settings()),
+                "settings": made.Settings().as_dict(),
                 "capabilities": asdict(made.capabilities),
             }
             for one, made in shown.items()
@@ -96,7 +96,7 @@ def fit(
 
     import sensorveil
     from sensorveil.methods.registry import method as find
-    from sensorveil.nets.courses import Checkpoint
+    from sensorveil.train import Checkpoint
 
     screen = Screen(quiet, as_json)
     given.check_among("subset", subset, ("train", "fitting"))

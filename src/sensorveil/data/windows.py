@@ -98,6 +98,8 @@ class Windows:
     channels: tuple[str, ...]
     scaling: Scaling | None = None
     origin: Origin | None = None
+    real: bool = False
+    """Whether complex samples are given as pairs of real ones; so it is in standard units."""
 
     @classmethod
     def from_signal(
@@ -135,12 +137,18 @@ class Windows:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one window: (channels, length), or (channels, height, width)."""
-        return (*self.store.shape[:-1], self.length)
+        pairs = 2 if self.real and self.store.dtype.kind == "c" else 1
+        return (self.store.shape[0] * pairs, *self.store.shape[1:-1], self.length)
 
     @property
     def is_complex(self) -> bool:
         """Whether the samples are complex numbers, as in CSI."""
-        return self.store.dtype.kind == "c"
+        return self.store.dtype.kind == "c" and not self.real
+
+    @property
+    def recorded(self) -> Windows:
+        """The same windows in the units and the numbers, real or complex, that were recorded."""
+        return self._altered(scaling=None, real=False)
 
     @property
     def subject(self) -> np.ndarray:
@@ -161,9 +169,10 @@ class Windows:
         else:
             view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
             signal = np.moveaxis(view[..., offset, :], -2, 0)
-        if self.scaling is not None:
-            return self.scaling.apply(signal)
-        return signal.copy()
+        if self.scaling is None:
+            return signal.copy()
+        signal = self.scaling.apply(signal)
+        return to_real(signal) if self.real else signal
 
     def batches(self, size: int) -> Iterator[np.ndarray]:
         """All windows in order, copied `size` at a time."""
@@ -180,8 +189,12 @@ class Windows:
         return DeviceWindows(self, device)
 
     def scaled(self, scaling: Scaling | None) -> Windows:
-        """The same windows, standardised while they are copied."""
-        return self._altered(scaling=scaling)
+        """The same windows, standardised while they are copied; complex ones stay complex."""
+        return self._altered(scaling=scaling, real=False)
+
+    def standardized(self, scaling: Scaling) -> Windows:
+        """The same windows in standard units and as real numbers (see `to_real`)."""
+        return self._altered(scaling=scaling, real=True)
 
     def select(self, index: np.ndarray | list[int] | list[bool] | slice) -> Windows:
         """Some of the windows, by mask or by position; the recordings stay shared."""
@@ -211,12 +224,13 @@ class Windows:
 
     def replaced(self, signal: np.ndarray) -> Windows:
         """The same windows with another signal of the same shape, in the units recorded."""
-        if signal.shape != (len(self), *self.shape):
-            raise ValueError(f"{signal.shape} cannot replace {(len(self), *self.shape)}")
+        if signal.shape != (len(self), *self.recorded.shape):
+            raise ValueError(f"{signal.shape} cannot replace {(len(self), *self.recorded.shape)}")
         return self._altered(
             store=_laid_out(signal),
             offset=np.arange(len(self)) * self.length,
             scaling=None,
+            real=False,
         )
 
     def _altered(self, **fields: Any) -> Windows:
@@ -266,6 +280,66 @@ class Windows:
             np.savez_compressed(handle, allow_pickle=False, **arrays)
 
 
+def to_real(signal: np.ndarray) -> np.ndarray:
+    """Complex windows as real ones: each channel becomes two, its real and its imaginary part.
+
+    The one way from complex to real; `to_complex` is its inverse. Real windows stay as they are.
+
+    >>> to_real(np.array([[[1 + 2j], [3 + 4j]]])).ravel()
+    array([1., 2., 3., 4.])
+    """
+    if not np.iscomplexobj(signal):
+        return signal
+    pairs = np.stack([signal.real, signal.imag], axis=2)
+    return pairs.reshape(len(signal), 2 * signal.shape[1], *signal.shape[2:])
+
+
+def to_complex(signal: np.ndarray) -> np.ndarray:
+    """Pairs of real channels as complex ones.
+
+    >>> to_complex(np.array([[[1.0], [2.0], [3.0], [4.0]]])).ravel()
+    array([1.+2.j, 3.+4.j])
+    """
+    return signal[:, ::2] + 1j * signal[:, 1::2]
+
+
+def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """One class for each combination of several attributes' classes that occurs.
+
+    Returns
+    -------
+    codes
+        The joint class of each window; UNKNOWN where one of the labels is not known.
+    combinations
+        The classes that each code stands for, (codes, attributes).
+
+    Examples
+    --------
+    >>> labels = {"activity": [0, 0, 2], "gender": [1, 0, 1]}
+    >>> windows = Windows.from_signal(np.zeros((3, 1, 4)), labels)
+    >>> codes, combinations = joint_classes(windows, ["activity", "gender"])
+    >>> codes.tolist(), combinations.tolist()
+    ([1, 0, 2], [[0, 0], [0, 1], [2, 1]])
+    """
+    columns = np.stack([windows.codes(name) for name in attributes], axis=1)
+    known = (columns != UNKNOWN).all(1)
+    combinations, inverse = np.unique(columns[known], axis=0, return_inverse=True)
+    codes = np.full(len(windows), UNKNOWN)
+    codes[known] = inverse.reshape(-1)
+    return codes, combinations
+
+
+def batches(count: int, device: str = "cpu", size: int = 0) -> Iterator[slice]:
+    """Rows that go through a network at once: `size`, or 128 on a CPU and 2,048 on a GPU.
+
+    >>> [(rows.start, rows.stop) for rows in batches(300)]
+    [(0, 128), (128, 256), (256, 300)]
+    """
+    size = size or (128 if device == "cpu" else 2048)
+    for first in range(0, count, size):
+        yield slice(first, min(first + size, count))
+
+
 class DeviceWindows:
     """Windows whose recordings lie on a device; batches are gathered and standardised there.
 
@@ -279,6 +353,8 @@ class DeviceWindows:
         if windows.scaling is not None:
             mean = torch.from_numpy(windows.scaling.mean).to(device)
             store = (store - mean) / torch.from_numpy(windows.scaling.deviation).to(device)
+        if windows.real and store.is_complex():
+            store = torch.stack([store.real, store.imag], dim=1).flatten(0, 1)
         self._view = store.unfold(-1, windows.length, 1)
         self._offset = torch.from_numpy(windows.offset).to(device)
         self.device = store.device

@@ -15,8 +15,7 @@ import torch
 from torch import nn
 
 from sensorveil.errors import Refusal
-from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import Checkpoint, Gather, TrainConfig, seeded, train_network
 
 _PIECE = 2048
 _DRAWN = 8192

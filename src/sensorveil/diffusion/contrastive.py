@@ -7,7 +7,7 @@ from torch import nn
 
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.nets.cnn import CNN
-from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
+from sensorveil.train import Checkpoint, Gather, TrainConfig, train_network
 
 _NEVER = -1e4
 """A similarity of pairs that do not count: it vanishes, and has a gradient all the same."""

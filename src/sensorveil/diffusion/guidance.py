@@ -17,9 +17,9 @@ from typing import Literal
 
 import torch
 
+from sensorveil.cuda_graphs import Inputs
 from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, Predictor
 from sensorveil.errors import refuse_unknown
-from sensorveil.nets.graphs import Inputs
 
 Weight = float | torch.Tensor
 """One strength for all windows, or one for each (n,)."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
+from sensorveil.train import Checkpoint, Gather, TrainConfig, train_network
 
 
 class ResidualDenoiser(nn.Module):

@@ -14,16 +14,17 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.diffusion.features import FeatureNet
-from sensorveil.nets.courses import (
+from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
+from sensorveil.train import (
     Checkpoint,
     Gather,
     TrainConfig,
     TrainingTarget,
+    derived_seed,
+    seeded,
     train,
     train_network,
 )
-from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
-from sensorveil.nets.seeding import derived, seeded
 
 _MINES = 2**20
 """What a seed is for, beyond the numbers of all epochs."""
@@ -135,7 +136,7 @@ def train_auxiliary(
     if not weight:
         players = [TrainingTarget(net, lambda index: cross_entropy(read(index)[1], hidden[index]))]
     else:
-        with seeded(derived(seed, _MINES)):
+        with seeded(derived_seed(seed, _MINES)):
             mines = Mines(classes, code=known.shape[1]).to(hidden.device)
 
         def sharpen(index: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,7 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, drawn_noise
-from sensorveil.nets.averaging import AveragedWeights
-from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, TrainingTarget, train
-from sensorveil.nets.graphs import as_function
+from sensorveil.train import AveragedWeights, Checkpoint, Gather, TrainConfig, TrainingTarget, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +158,10 @@ def train_denoiser(
     weight = levels.signal.float() ** (-2 if of_velocity else 0)
     sizes = parts or (conditions.shape[1],)
     part = torch.repeat_interleave(torch.tensor(sizes)).to(conditions.device)
-    averaged, predict = AveragedWeights(net, decay), as_function(net, compiled)
+    averaged, predict = (
+        AveragedWeights(net, decay),
+        torch.compile(net, dynamic=False) if compiled else net,
+    )
 
     def loss(index: torch.Tensor) -> torch.Tensor:
         x = gather(index)
@@ -173,7 +174,7 @@ def train_denoiser(
         losses = denoising_losses(predict, x, conditions[index], levels, draws)
         return (weight[draws.t] * losses).mean()
 
-    player = TrainingTarget(net, loss, after=lambda: averaged.update(net))
+    player = TrainingTarget(net, loss, after_step=lambda: averaged.update(net))
     (losses,) = train(
         "generator",
         [player],
@@ -182,6 +183,6 @@ def train_denoiser(
         seed,
         conditions.device,
         checkpoint,
-        averaged,
+        extra_state=averaged,
     )
-    return averaged.net, losses
+    return averaged.network, losses

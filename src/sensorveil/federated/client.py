@@ -25,7 +25,7 @@ from sensorveil.nets.blinder import (
 )
 from sensorveil.nets.factorised import one_hot
 from sensorveil.nets.meta import Layout, Moments, Task, adam_step, meta_gradient
-from sensorveil.nets.seeding import derived
+from sensorveil.train import derived_seed
 
 _CLIENTS_AT_ONCE = 16  # each needs some copies of all weights
 _NOISE = 1_000_000  # above every turn of an epoch: orders and noise never share a seed
@@ -68,7 +68,7 @@ class ClientData:
         positions, kept, hidden = obfuscator.labelled_windows(windows)
         own = windows.select(positions).scaled(obfuscator.scaling_)
         signal = as_channels(torch.from_numpy(own.signal)).numpy()
-        data, seed = (signal, kept, hidden), derived(plan.seed, client)
+        data, seed = (signal, kept, hidden), derived_seed(plan.seed, client)
         if plan.skew and len(signal):
             data = skewed(data, plan.skew, plan.balance, plan.neighbours, seed)
         elif plan.balance and len(signal):
@@ -100,8 +100,8 @@ def drawn(count: int, design: BlinderDesign, plan: Plan, client: int, number: in
     again in another order where there are more batches than that. All comes from the plan's seed,
     the client and the round's number: asked twice, it draws the same.
     """
-    own = derived(plan.seed, client)
-    generator = torch.Generator().manual_seed(derived(derived(own, number), _NOISE))
+    own = derived_seed(plan.seed, client)
+    generator = torch.Generator().manual_seed(derived_seed(derived_seed(own, number), _NOISE))
     steps, support = plan.local_steps, plan.support
     moves = [
         torch.randint(1, size, (steps, support), generator=generator) for size in design.hidden
@@ -116,7 +116,7 @@ def _rows(count: int, plan: Plan, seed: int, number: int, step: int) -> torch.Te
     """The windows of one batch; none is in it twice, so support and query have none in common."""
     epoch, place = divmod(number, plan.rounds)
     turn, batch = divmod(place * plan.local_steps + step, count // plan.batch)
-    order = _order(count, derived(derived(seed, epoch), turn))
+    order = _order(count, derived_seed(derived_seed(seed, epoch), turn))
     return order[batch * plan.batch : (batch + 1) * plan.batch]
 
 

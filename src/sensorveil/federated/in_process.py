@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from sensorveil.cuda_graphs import Inputs, capture
 from sensorveil.data.windows import Windows
 from sensorveil.federated.client import (
     ClientData,
@@ -23,7 +24,6 @@ from sensorveil.federated.plan import Plan
 from sensorveil.federated.rounds import Watch, run_rounds
 from sensorveil.federated.server import Answer, State
 from sensorveil.methods.blinder import Blinder
-from sensorveil.nets.graphs import Inputs, recorded
 from sensorveil.progress import track
 
 
@@ -64,7 +64,7 @@ class InProcess:
             # It does not know the carrier, or both would outlive a federation until garbage is
             # collected, with the stream and the memory that a recording has on a GPU.
             work = partial(_updates, self.trainee, self._everybody, self.plan)
-            self._passes[len(chosen)] = recorded(work, given)
+            self._passes[len(chosen)] = capture(work, given)
         updates = self._passes[len(chosen)](given)
         return [
             Answer(client, update, len(self.data[client]))

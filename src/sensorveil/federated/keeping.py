@@ -15,8 +15,8 @@ from sensorveil.errors import Refusal
 from sensorveil.federated.plan import Plan
 from sensorveil.federated.server import REASONS, Round, State
 from sensorveil.methods.blinder import Blinder
-from sensorveil.nets.courses import Checkpoint
 from sensorveil.nets.meta import Moments
+from sensorveil.train import Checkpoint
 
 _STAGE = "federation"
 _COLUMNS = attrgetter(*(entry.name for entry in fields(Round)))  # astuple takes ten times as long
@@ -41,7 +41,7 @@ class Keeper:
 
     def keep(self, state: State) -> None:
         """Writes the state in one step: what was there before lasts until that is done."""
-        self._kept.save(_STAGE, as_tensors(state), at_once=True)
+        self._kept.save(_STAGE, as_tensors(state), is_last=True)
 
     def remove(self) -> None:
         """Takes away what was kept, once the federation is done."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.methods.base import Settings
 from sensorveil.nets.meta import Adapting
 from sensorveil.nets.training import one_cycle, warmth
 
@@ -16,7 +15,7 @@ SENT = ("gradients", "changes")
 
 
 @dataclass(frozen=True)
-class Plan(Settings):
+class Plan:
     """Algorithm 1 of Blinder, with the values of its section 7 and, where it has none, its code's.
 
     An epoch has `rounds` rounds with the same clients, a `share` of all: 150 rounds of 16 windows
@@ -69,6 +68,16 @@ class Plan(Settings):
     delta: float = 1e-5
     budget: float = 8.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            self.require(not isinstance(value, float) or math.isfinite(value), name, "finite")
+        self.check()
+
+    def require(self, holds: bool, name: str, limit: str) -> None:
+        """Refuse the setting `name` unless its limit holds."""
+        if not holds:
+            raise Refusal(f"setting '{name}' is {getattr(self, name)}; it must be {limit}")
 
     def check(self) -> None:
         """Refuses numbers without sense, and what does not go together."""

@@ -13,7 +13,6 @@ from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.nets.cnn import CNN, MLP, abreast, as_real, folded
-from sensorveil.nets.seeding import derived, seeded
 from sensorveil.nets.training import (
     Training,
     classifier_training,
@@ -22,6 +21,7 @@ from sensorveil.nets.training import (
     side_by_side,
 )
 from sensorveil.progress import track
+from sensorveil.train import derived_seed, seeded
 
 _PIECE = 2048
 """Windows that go through a network at once."""
@@ -252,7 +252,7 @@ class Ensemble:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        seeds = [seed, *(derived(seed, which) for which in range(1, size))]
+        seeds = [seed, *(derived_seed(seed, which) for which in range(1, size))]
         self._abreast: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.members = [Classifier(settings, one, device) for one in seeds]
 

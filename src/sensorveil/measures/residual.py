@@ -12,8 +12,8 @@ from sensorveil.errors import Refusal
 from sensorveil.measures.inference import input_shape
 from sensorveil.nets.cnn import as_real
 from sensorveil.nets.resnet import ResNet18
-from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import log_probabilities, train_classifier
+from sensorveil.train import seeded
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ those of the kept attributes still read them, and those of the hidden ones can n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,8 +16,9 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows
 from sensorveil.errors import refuse_unknown
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.policy import Policy
+from sensorveil.methods.settings import Settings
 from sensorveil.nets.aae import (
     SHRINK,
     AnonymizingAutoencoder,
@@ -27,13 +27,12 @@ from sensorveil.nets.aae import (
     uniform_loss,
 )
 from sensorveil.nets.cnn import CNN
-from sensorveil.nets.seeding import seeded
 from sensorveil.nets.training import Gather, train_classifier
+from sensorveil.train import seeded
 
 LOSSES = ("uniform", "not-the-one")
 
 
-@dataclass(frozen=True)
 class AAESettings(Settings):
     """Sizes, the loss and its weights, and training.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.methods.base import Settings
+from sensorveil.methods.settings import Settings
 
 MODIFIERS = ("deterministic", "probabilistic", "randomized")
 """Section 4.2: the next class, a class drawn at random, a random stochastic vector."""
@@ -32,7 +31,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 """The presets of all class autoencoders; what `paper` holds is explained in `obscurenet.py`."""
 
 
-@dataclass(frozen=True)
 class AutoencoderSettings(Settings):
     """Networks, their training, the readers, and the modifier.
 
@@ -76,7 +74,6 @@ class AutoencoderSettings(Settings):
         return tuple(int(part) for part in self.widths.split("-"))
 
 
-@dataclass(frozen=True)
 class VariationalSettings(AutoencoderSettings):
     """`beta` weighs the divergence of the code from the standard normal, equation (4)."""
 
@@ -88,7 +85,6 @@ class VariationalSettings(AutoencoderSettings):
         self.require(self.beta >= 0, "beta", "0 or more")
 
 
-@dataclass(frozen=True)
 class MeanSettings(VariationalSettings):
     """As above, for codes that are moved from mean to mean."""
 

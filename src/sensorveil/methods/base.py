@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
-import math
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Self, final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 
-from sensorveil.data.windows import Scaling, Windows
+from sensorveil.data.windows import Scaling, Windows, to_complex
 from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.methods.guarantee import Guarantee
 from sensorveil.methods.policy import Policy
-from sensorveil.nets.courses import Checkpoint
+from sensorveil.methods.settings import Settings
+from sensorveil.train import Checkpoint
+
+if TYPE_CHECKING:
+    from sensorveil.measures.bounds import Bound
 
 Strength = Mapping[str, float | np.ndarray]
 """Knobs by name, each one number for all windows or an array with one number a window."""
@@ -48,22 +53,21 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Parameters of a method; each method adds its own, with defaults and limits (`check`)."""
+class ConditionProbe:
+    """How well a probe predicts one attribute from what a method's output is made from.
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise Refusal(f"setting '{name}' is {value}; it must be a finite number")
-        self.check()
+    `source` names what the probe is given. `class_alone` is the accuracy that the kept class by
+    itself allows; more is a leak. The windows are of people whom the probed networks were not
+    trained on.
+    """
 
-    def check(self) -> None:
-        """Refuses values that make no sense."""
-
-    def require(self, holds: bool, name: str, limit: str) -> None:
-        """Refuses the setting `name` unless its limit holds."""
-        if not holds:
-            raise Refusal(f"setting '{name}' is {getattr(self, name)}; it must be {limit}")
+    attribute: str
+    source: str
+    accuracy: float
+    class_alone: float
+    majority: float
+    people: int
+    windows: int
 
 
 class Obfuscator(ABC):
@@ -80,23 +84,24 @@ class Obfuscator(ABC):
     capabilities: ClassVar[Capabilities]
     Settings: ClassVar[type[Settings]] = Settings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {}}
+    adjustable: ClassVar[tuple[str, ...]] = ()
+    """Settings that can be changed without training again (`with_settings`)."""
+    real_hooks: ClassVar[bool] = False
+    """Whether hooks see complex windows as real ones."""
     checkpoint: Checkpoint | None = None
-    """Where `_fit` may keep what it has while it is under way."""
+    """Where `_fit` may keep the state of its trainings."""
 
     def __init__(
         self, preset: str = "fast", seed: int = 0, device: str = "cpu", **settings: Any
     ) -> None:
         if preset not in self.presets:
             raise refuse_unknown(f"preset of {self.name}", preset, list(self.presets))
-        known = {entry.name for entry in fields(self.Settings)}
-        for given in settings:
-            if given not in known:
-                raise refuse_unknown(f"setting of {self.name}", given, sorted(known))
         _check_seed(seed)
         self.preset = preset
         self.seed = seed
         self.device = device
-        self.settings = self.Settings(**{**self.presets[preset], **settings})
+        changed = self.Settings().with_changes(self.presets[preset], self.name)
+        self.settings = changed.with_changes(settings, self.name)
 
     # What users call.
 
@@ -122,12 +127,15 @@ class Obfuscator(ABC):
         self.shape_, self.complex_ = windows.shape, windows.is_complex
         self.sample_rate_, self.channels_ = windows.sample_rate, windows.channels
         self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
-        self.scaling_ = Scaling.of(windows)
+        clash = set(policy.hide) & set(self.capabilities.strengths)
+        if clash:
+            raise Refusal(f"attribute '{min(clash)}' has the name of a strength; rename it")
+        self.scaling_ = self._make_scaling(windows)
         self.metrics_: dict[str, Any] = {"windows": len(windows)}
         self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
         self.checkpoint = checkpoint
         try:
-            self._fit(windows.scaled(self.scaling_), np.random.default_rng(self.seed))
+            self._fit(self._standard(windows), np.random.default_rng(self.seed))
         finally:
             self.checkpoint = None
         self.metrics_["seconds"] = round(time.perf_counter() - started, 3)
@@ -148,7 +156,9 @@ class Obfuscator(ABC):
             _check_seed(seed)
         knobs = self._knobs(strength or {}, len(windows))
         generator = np.random.default_rng(_fresh() if seed is None else seed)
-        signal = self._obfuscate(windows.scaled(self.scaling_), knobs, generator)
+        signal = self._obfuscate(self._standard(windows), knobs, generator)
+        if self.real_hooks and self.complex_:
+            signal = to_complex(signal)
         with np.errstate(over="ignore"):
             hidden = windows.replaced(self.scaling_.undo(signal))
         if not np.isfinite(hidden.store).all():  # nothing leaves rather than something broken
@@ -173,7 +183,7 @@ class Obfuscator(ABC):
             if tuple(windows.classes[name]) != self.classes_.get(name):
                 raise Refusal(f"attribute '{name}' has other classes than in this run's training")
         more.metrics_ = dict(self.metrics_)
-        more._add_hidden(windows.scaled(self.scaling_), attribute)
+        more._add_hidden(self._standard(windows), attribute)
         return more
 
     @final
@@ -184,7 +194,7 @@ class Obfuscator(ABC):
         fully informed is given it.
         """
         self._check_fitted()
-        return self._condition(windows.scaled(self.scaling_))
+        return self._condition(self._standard(windows))
 
     def strength_names(self) -> tuple[str, ...]:
         """The knobs that this fitted method takes."""
@@ -196,6 +206,60 @@ class Obfuscator(ABC):
         """Whether obfuscation must be given the wearer's true hidden labels."""
         return self.capabilities.needs_wearer
 
+    def with_settings(self, **settings: Any) -> Self:
+        """The same trained method with other settings, of those that need no training."""
+        self._check_fitted()
+        full = {self.Settings.full_name(name, self.name): value for name, value in settings.items()}
+        for name in full:
+            if name not in self.adjustable:
+                raise Refusal(f"setting '{name}' cannot change without training again")
+        other = copy.copy(self)
+        other.settings = self.settings.with_changes(full, self.name)
+        return other
+
+    def condition_probe(self, windows: Windows) -> tuple[ConditionProbe, ...]:
+        """Probes of what the output is made from, trained on the training windows given here."""
+        return ()
+
+    def bounds(self) -> tuple[Bound, ...]:
+        """Upper bounds on what anybody can learn, where the method has a code to count."""
+        return ()
+
+    def guarantee(self) -> Guarantee | None:
+        """The promise to those whose windows the method was trained on, or None."""
+        return None
+
+    def emits_donor_windows(self) -> bool:
+        """Whether this run's output consists of training people's own windows."""
+        return self.capabilities.emits_donors
+
+    # Everyday conveniences.
+
+    def save(self, path: Path | str) -> Path:
+        """Write a run folder; `sensorveil.load_run` reads it."""
+        from sensorveil.methods.run import save_run
+
+        return save_run(self, path)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Preset, seed, device and all settings by full name, as scikit-learn's `clone` needs."""
+        about = {"preset": self.preset, "seed": self.seed, "device": self.device}
+        return about | self.settings.flat()
+
+    def set_params(self, **params: Any) -> Self:
+        """Other parameters; the method has to be fitted again."""
+        kept = {} if "preset" in params else self.settings.flat()
+        about = {"preset": self.preset, "seed": self.seed, "device": self.device}
+        self.__init__(**{**about, **kept, **params})  # type: ignore[misc]
+        return self
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__}(preset={self.preset!r}, seed={self.seed})"
+        if not hasattr(self, "policy_"):
+            return f"{text}, not fitted"
+        keep, hide = ", ".join(self.policy_.keep), ", ".join(self.policy_.hide)
+        return f"{text}, fitted to keep {keep} and hide {hide}"
+
     def variants(self) -> dict[str, Self]:
         """The same trained method with other settings that belong beside it on the audit's page."""
         return {}
@@ -206,7 +270,7 @@ class Obfuscator(ABC):
 
     def about(self) -> dict[str, Any]:
         """Settings as plain values, for config.json."""
-        return asdict(self.settings)
+        return self.settings.as_dict()
 
     def made_with(self) -> dict[str, Any]:
         """What it was trained with, for config.json and for results."""
@@ -223,6 +287,16 @@ class Obfuscator(ABC):
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    def _make_scaling(self, windows: Windows) -> Scaling:
+        """The statistics of standard units; per channel over the training windows."""
+        return Scaling.of(windows)
+
+    def _standard(self, windows: Windows) -> Windows:
+        """Windows as hooks see them."""
+        if self.real_hooks:
+            return windows.standardized(self.scaling_)
+        return windows.scaled(self.scaling_)
 
     def _add_hidden(self, windows: Windows, attribute: str) -> None:
         """Learns to hide one attribute more, in a copy that shares all else with the old one."""

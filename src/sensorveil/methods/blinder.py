@@ -33,7 +33,7 @@ from sensorveil.nets.blinder import (
 from sensorveil.nets.blinder_training import Training, train_blinder
 from sensorveil.nets.factorised import one_hot, sampled
 from sensorveil.nets.meta import Layout
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import derived_seed, seeded
 
 _PIECE = 4096  # windows that go through the networks at once
 _NETWORKS, _TRAINING = 2, 3  # uses of the seed; READER is 1
@@ -202,7 +202,7 @@ class Blinder(Obfuscator):
             self._learn_reader(windows, attributes, dense=True)
             for attributes in ((self.policy_.keep, *((name,) for name in hide)) if told else ())
         ]
-        with seeded(derived(self.seed, _NETWORKS)):
+        with seeded(derived_seed(self.seed, _NETWORKS)):
             self.nets_ = BlinderNets(self._design()).to(self.device)
         if not self._only_draw:
             self._train_networks(windows)
@@ -221,7 +221,7 @@ class Blinder(Obfuscator):
             len(positions),
             Training(chosen.epochs, chosen.batch, chosen.rate, chosen.cycle, chosen.warm_up),
             self.loss_weights(),
-            torch.Generator().manual_seed(derived(self.seed, _TRAINING)),
+            torch.Generator().manual_seed(derived_seed(self.seed, _TRAINING)),
         )
         self.metrics_["loss"] = [round(loss, 5) for loss in losses]
         self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
@@ -324,7 +324,7 @@ class Blinder(Obfuscator):
         )
         if dense:
             settings = replace(settings, batch=_DENSE_BATCH, rate=_DENSE_RATE, dense=True)
-        return Classifier(settings, seed=derived(self.seed, READER), device=self.device)
+        return Classifier(settings, seed=derived_seed(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         state = {"cells": self.cells_, "spread": self.spread_}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sensorveil.errors import refuse_unknown
-from sensorveil.methods.base import Settings
+from sensorveil.methods.settings import Settings
 
 MODIFICATIONS = ("stochastic", "deterministic")
 """Section 5.2: a hidden class drawn at random, or the class after the one that was read."""
@@ -15,7 +14,6 @@ MODIFICATIONS = ("stochastic", "deterministic")
 ENDS = ("dense", "convolutional")
 
 
-@dataclass(frozen=True)
 class BlinderSettings(Settings):
     """Networks, the weights of loss (4), central training, the readers, and the modification.
 

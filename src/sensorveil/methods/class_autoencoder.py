@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -38,7 +38,7 @@ from sensorveil.nets.factorised import (
     sampled,
     train_factorised,
 )
-from sensorveil.nets.seeding import derived
+from sensorveil.train import derived_seed
 
 _PIECE = 8192  # windows that go through a network at once
 
@@ -87,7 +87,7 @@ class ClassAutoencoder(Obfuscator):
         """The same trained networks with another modifier; nothing is trained or copied."""
         self._check_fitted()
         other = copy.copy(self)
-        other.settings = replace(self.settings, modifier=name)
+        other.settings = self.settings.with_changes(dict(modifier=name))
         if other._uses_hidden() and not self.hidden_readers_:
             raise Refusal(
                 f"modifier '{name}' needs readers of {', '.join(self.policy_.hide)}, which this"
@@ -285,7 +285,7 @@ class ClassAutoencoder(Obfuscator):
         settings = ClassifierSettings(
             chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
         )
-        return Classifier(settings, seed=derived(self.seed, READER), device=self.device)
+        return Classifier(settings, seed=derived_seed(self.seed, READER), device=self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         state = {"cells": self.cells_, "hidden_sizes": np.array(self.hidden_sizes_)}

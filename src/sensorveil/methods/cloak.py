@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.diffusion.autoencoder import (
     Autoencoder,
@@ -37,9 +38,7 @@ from sensorveil.methods.classes import joint_classes
 from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.pieces import pieces
-from sensorveil.nets.courses import Checkpoint
-from sensorveil.nets.graphs import Inputs
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import Checkpoint, derived_seed, seeded
 
 _CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
 _BOTTLENECK = "bottleneck"
@@ -108,7 +107,7 @@ class Cloak(GuidedDiffusion):
         latents = self._latents(windows)
         self._learn_limits(latents.__getitem__, len(windows))
         features, roles = self._features(windows), self._own_roles(windows)
-        told, seed = torch.cat([features, roles], dim=1), derived(self.seed, _GENERATOR)
+        told, seed = torch.cat([features, roles], dim=1), derived_seed(self.seed, _GENERATOR)
         parts = [size for size in (features.shape[1], roles.shape[1]) if size]
         self._fit_generator(latents.__getitem__, told, seed, parts)  # equations (5) and (7)
         self.apart_ = True
@@ -139,7 +138,7 @@ class Cloak(GuidedDiffusion):
         return windows.select(self._kept(windows).min(1) != UNKNOWN)
 
     def _fit_autoencoder(self, windows: Windows) -> None:
-        chosen, seed = self.settings, derived(self.seed, _CODER)
+        chosen, seed = self.settings, derived_seed(self.seed, _CODER)
         with seeded(seed):
             net = cast(Autoencoder, self._blank_net("autoencoder").to(self.device))
         gather = self._gather(windows)
@@ -165,7 +164,7 @@ class Cloak(GuidedDiffusion):
     ) -> tuple[nn.Module, list[float]]:
         """A contrastive encoder of one attribute, equation (6), from windows in standard units."""
         windows = windows.select(windows.codes(name) != UNKNOWN)
-        seed = derived(self.seed, _ENCODER + sorted(self.classes_).index(name))
+        seed = derived_seed(self.seed, _ENCODER + sorted(self.classes_).index(name))
         with seeded(seed):
             net = self._blank_net(f"encoder.{name}").to(self.device)
             points = self._class_points(name)
@@ -198,7 +197,7 @@ class Cloak(GuidedDiffusion):
     def _add_hidden(self, windows: Windows, name: str) -> None:
         """Its auxiliary model; all other networks stay."""
         windows = windows.select(windows.codes(name) != UNKNOWN)
-        seed = derived(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
+        seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
         with seeded(seed):
             net = cast(LatentReader, self._blank_net(f"auxiliary.{name}").to(self.device))
         self.metrics_[f"auxiliary_loss_{name}"] = train_reader(
@@ -258,7 +257,7 @@ class Cloak(GuidedDiffusion):
     def _probe_condition(self, windows: Windows) -> None:
         """What encoders tell of people whom they were not trained on, by probes."""
         windows = self._known(windows)
-        held = held_out_people(windows, self.policy_.hide[0], derived(self.seed, _PROBE))
+        held = held_out_people(windows, self.policy_.hide[0], derived_seed(self.seed, _PROBE))
         if held is None:
             return
         rehearsal, apart = copy.copy(self), windows.select(held)

@@ -14,7 +14,7 @@ from sensorveil.files import part_of
 from sensorveil.measures.information import mutual_information_mine
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.guided import GuidedDiffusion
-from sensorveil.nets.courses import Checkpoint
+from sensorveil.train import Checkpoint
 
 
 def information_over_training(
@@ -65,8 +65,8 @@ class _Watcher(Checkpoint):
     def load(self, stage: str) -> dict[str, torch.Tensor]:
         return {}
 
-    def save(self, stage: str, kept: Mapping[str, torch.Tensor], at_once: bool) -> None:
-        self.net.load_state_dict(part_of(kept, "nets.0.0."))
+    def save(self, stage: str, kept: Mapping[str, torch.Tensor], is_last: bool) -> None:
+        self.net.load_state_dict(part_of(kept, "networks.0.0."))
         codes = self.obfuscator.encoded(self.net, self.held).cpu().numpy()
         self.found.append({name: self._bits(codes, name) for name in self.held.attributes})
 

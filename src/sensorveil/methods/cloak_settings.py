@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sensorveil.diffusion.features import FeatureSettings
 from sensorveil.diffusion.unet import UNetSettings
 from sensorveil.errors import refuse_unknown
 from sensorveil.methods.guided_settings import GuidedSettings
-from sensorveil.nets.courses import TrainConfig
+from sensorveil.train import TrainConfig
 
 LAYERS = ("published", "small")
 """Whose networks: those of the paper, or ours, which are far smaller."""
@@ -19,7 +18,6 @@ CONTRASTS = ("windows", "classes")
 """What windows are compared with to learn z_U: other windows (the paper), or one point a class."""
 
 
-@dataclass(frozen=True)
 class CloakSettings(GuidedSettings):
     """Guidance, bottleneck, sizes and training; the defaults are the paper's on MotionSense.
 
@@ -86,7 +84,7 @@ class CloakSettings(GuidedSettings):
     def coder_course(self, count: int) -> TrainConfig:
         """How the autoencoder is trained on `count` windows."""
         course = TrainConfig(self.coder_epochs, self.coder_batch, self.coder_rate)
-        return course.within(self.coder_limit, count)
+        return course.with_max_steps(self.coder_limit, count)
 
     def unet(self, flat: bool, condition: int) -> UNetSettings:
         """The paper's denoiser; latents of images are images."""

@@ -25,8 +25,6 @@ from sensorveil.methods.base import Capabilities
 from sensorveil.methods.csi_settings import PRESETS, CsiSettings
 from sensorveil.methods.generator import ClassGenerator
 from sensorveil.methods.guarantee import Guarantee
-from sensorveil.nets.averaging import AveragedWeights
-from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import CsiTransformer, Repair, from_pairs
 from sensorveil.nets.degradation import Degradation, rf_diffusion
 from sensorveil.nets.generator_training import (
@@ -44,7 +42,7 @@ from sensorveil.nets.private_training import (
     secret_generator,
     train_privately,
 )
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import AveragedWeights, TrainConfig, derived_seed, seeded
 
 _ASKED = 8  # levels at which it is asked how well it knows a window
 
@@ -125,11 +123,11 @@ class CsiGenerator(ClassGenerator):
             self._net,
             self._material(windows),
             TrainConfig(chosen.epochs, chosen.batch, chosen.rate),
-            derived(self.seed, _GENERATOR),
+            derived_seed(self.seed, _GENERATOR),
             averaged,
             self.checkpoint,
         )
-        self._net.load_state_dict(averaged.net.state_dict())
+        self._net.load_state_dict(averaged.network.state_dict())
         return Guarantee.none(_PLAIN)
 
     def _learn_hybrid(self, windows: Windows) -> Guarantee:
@@ -190,7 +188,7 @@ class CsiGenerator(ClassGenerator):
                     self.canaries,
                 ),
             ]
-        self._net.load_state_dict(averaged.net.state_dict())
+        self._net.load_state_dict(averaged.network.state_dict())
         return self._promise(spent, "")
 
     def _train_reader_privately(
@@ -239,11 +237,11 @@ class CsiGenerator(ClassGenerator):
     def _secret(self) -> torch.Generator:
         """Draws and noise of DP-SGD: from the operating system where there is a promise."""
         promised = self.settings.mode != "hybrid" and not self.settings.repeatable
-        return secret_generator(self.device, None if promised else derived(self.seed, _SECRET))
+        return secret_generator(self.device, None if promised else derived_seed(self.seed, _SECRET))
 
     def _drawing(self) -> AbstractContextManager[None]:
         """Levels and noise that training takes out again; these are no secret."""
-        return seeded(derived(self.seed, _DRAWS))
+        return seeded(derived_seed(self.seed, _DRAWS))
 
     def _material(self, windows: Windows) -> Material:
         degradation = self._degradation(self.shape_[-1])
@@ -329,9 +327,9 @@ class CsiGenerator(ClassGenerator):
 
     def _nets(self) -> dict[str, nn.Module]:
         channels, chosen = self.shape_[0], self.settings
-        with seeded(derived(self.seed, _GENERATOR)):
+        with seeded(derived_seed(self.seed, _GENERATOR)):
             net = CsiTransformer(channels, self._sizes(), chosen.transformer())
-        with seeded(derived(self.seed, _REPAIR)):
+        with seeded(derived_seed(self.seed, _REPAIR)):
             repair = Repair(2 * channels, chosen.repair_width)
         return {"generator": net, "repair": repair}
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sensorveil.data.phases import PHASES
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.errors import refuse_unknown
-from sensorveil.methods.base import Settings
+from sensorveil.methods.settings import Settings
 from sensorveil.nets.csi import TransformerSettings
 from sensorveil.nets.degradation import SUMS
 from sensorveil.nets.private_training import PrivateCourse
@@ -28,7 +27,6 @@ NOBODY = "-"
 """In place of names of people, where there are none."""
 
 
-@dataclass(frozen=True)
 class CsiSettings(Settings):
     """Mode, phases, network, degradation, sampling, training, and what is private.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,17 +9,16 @@ from torch import nn
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.base import Capabilities, Settings
+from sensorveil.methods.base import Capabilities
 from sensorveil.methods.generator import ClassGenerator
 from sensorveil.methods.guarantee import Guarantee
+from sensorveil.methods.settings import Settings
 from sensorveil.nets.complex_vae import ComplexVae
-from sensorveil.nets.courses import TrainConfig, TrainingTarget, train
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train
 
 _GENERATOR = 25  # what a seed is for
 
 
-@dataclass(frozen=True)
 class CsiVaeSettings(Settings):
     """Sizes in complex numbers, and training; the paper gives none of them."""
 
@@ -76,7 +74,7 @@ class CsiVae(ClassGenerator):
             [player],
             len(windows),
             TrainConfig(chosen.epochs, chosen.batch, chosen.rate),
-            derived(self.seed, _GENERATOR),
+            derived_seed(self.seed, _GENERATOR),
             self.device,
             self.checkpoint,
         )
@@ -103,7 +101,7 @@ class CsiVae(ClassGenerator):
 
     def _nets(self) -> dict[str, nn.Module]:
         channels, length = self.shape_
-        with seeded(derived(self.seed, _GENERATOR)):
+        with seeded(derived_seed(self.seed, _GENERATOR)):
             net = ComplexVae(
                 channels, length, sum(self._sizes()), self.settings.width, self.settings.latent
             )

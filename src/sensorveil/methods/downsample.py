@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,10 +10,10 @@ from torch.nn.functional import interpolate
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.settings import Settings
 
 
-@dataclass(frozen=True)
 class DownsampleSettings(Settings):
     """`factor`: how many neighbouring samples (or pixels each way) become one mean."""
 

@@ -26,10 +26,9 @@ from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.classes import READER
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.nets.cnn import as_real
-from sensorveil.nets.courses import TrainConfig
 from sensorveil.nets.csi import as_pairs, from_pairs
-from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
+from sensorveil.train import TrainConfig, derived_seed, seeded
 
 _PIECE = 512  # windows that go through a network at once
 _READER = FeatureSettings(channels=(16, 32), dense=(64,), kernels=1)
@@ -190,7 +189,7 @@ class ClassGenerator(Obfuscator):
         return windows.scaled(self.scaling_)
 
     def _blank_nets(self) -> dict[str, nn.Module]:
-        with seeded(derived(self.seed, READER)):
+        with seeded(derived_seed(self.seed, READER)):
             shape = seen_shape(self.shape_, self.complex_)
             reader = FeatureNet(shape, self._sizes(), _READER)
         return {
@@ -203,7 +202,7 @@ class ClassGenerator(Obfuscator):
             self._gather_real(windows),
             self._tensor(self._kept(windows)),
             self._reader_course(),
-            derived(self.seed, READER),
+            derived_seed(self.seed, READER),
             self.checkpoint,
         )
 

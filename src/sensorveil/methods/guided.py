@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, cast
 
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sensorveil.cuda_graphs import Inputs, capture
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.diffusion.guidance import (
     Gradient,
@@ -42,10 +42,8 @@ from sensorveil.methods.classes import READER, joint_classes
 from sensorveil.methods.guided_settings import AVOIDED, GUIDING, LITTLE, PANEL, GuidedSettings
 from sensorveil.methods.judging import Judge, by_features, by_panel, worth
 from sensorveil.methods.pieces import PIECE, as_real, piece_on, pieces
-from sensorveil.nets.courses import Gather
-from sensorveil.nets.graphs import Inputs, as_function, recorded
-from sensorveil.nets.seeding import derived, seeded
 from sensorveil.progress import track
+from sensorveil.train import Gather, derived_seed, seeded
 
 
 class GuidedDiffusion(Obfuscator):
@@ -81,7 +79,7 @@ class GuidedDiffusion(Obfuscator):
         if unknown:
             raise Refusal(f"setting '{min(unknown)}' cannot be another one without training anew")
         other = copy.copy(self)
-        other.settings = replace(self.settings, **settings)
+        other.settings = self.settings.with_changes(settings)
         if set(settings) & set(self.of_readers):
             if windows is None:
                 raise Refusal(f"{self.name} needs its training windows to train readers anew")
@@ -152,7 +150,7 @@ class GuidedDiffusion(Obfuscator):
             self.panel_ = self._panel().fit_codes(windows.scaled(None), codes, len(self.cells_))
 
     def _panel(self) -> Ensemble:
-        return Ensemble(self.settings.panel, PANEL, derived(self.seed, READER), self.device)
+        return Ensemble(self.settings.panel, PANEL, derived_seed(self.seed, READER), self.device)
 
     def _fit_generator(
         self, gather: Gather, told: torch.Tensor, seed: int, parts: Sequence[int] = ()
@@ -229,7 +227,7 @@ class GuidedDiffusion(Obfuscator):
         for rows in track([*pieces(count, self.device)], "windows"):
             piece = {name: one[rows].to(self.device) for name, one in inputs.items()}
             if rows.start == 0 and many:
-                work = recorded(work, piece)
+                work = capture(work, piece)
             made.append(work(piece).cpu().numpy())
         return np.concatenate(made)
 
@@ -242,7 +240,7 @@ class GuidedDiffusion(Obfuscator):
         piece = {
             name: one.to(self.device) for name, one in self._inputs(some, {}, generator).items()
         }
-        work = recorded(self._sampling(torch.Generator(), many=True), piece)
+        work = capture(self._sampling(torch.Generator(), many=True), piece)
         return median_seconds(lambda: work(piece).cpu(), repeats) / len(some)
 
     def _sampling(self, chance: torch.Generator, many: bool) -> Callable[[Inputs], torch.Tensor]:
@@ -252,7 +250,9 @@ class GuidedDiffusion(Obfuscator):
         if isinstance(net, ResidualDenoiser):
             # All tries of a window are told the same, at all levels: what that comes to is once.
             once, known_of, denoise = chosen.tries, autocast_bf16(net.condition), net.denoised
-        denoiser = autocast_bf16(as_function(denoise, many and chosen.compiled))
+        denoiser = autocast_bf16(
+            torch.compile(denoise, dynamic=False) if many and chosen.compiled else denoise
+        )
         each = (2, -1) + (1,) * (len(self._space()) - 1)
         low, high = torch.from_numpy(self.limits_).to(self.device).view(each)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.errors import refuse_unknown
-from sensorveil.methods.base import Settings
 from sensorveil.methods.judging import JUDGES
 from sensorveil.methods.resample import ResampleSettings
-from sensorveil.nets.courses import TrainConfig
+from sensorveil.methods.settings import Settings
+from sensorveil.train import TrainConfig
 
 AVOIDED = ("wearer", "predicted", "random", "none")
 """What the guidance leads away from: the wearer's true class, the class that is read, any, none."""
@@ -41,7 +39,6 @@ PANEL = ResampleSettings().reader()
 """Each model of a panel: those of `resample`."""
 
 
-@dataclass(frozen=True)
 class GuidedSettings(Settings):
     """Strengths, guidance, sampling and training of a guided diffusion model.
 
@@ -116,9 +113,9 @@ class GuidedSettings(Settings):
 
     def generator_course(self, count: int) -> TrainConfig:
         """How the generator is trained on `count` windows."""
-        return TrainConfig(self.epochs, self.batch, self.rate).within(self.limit, count)
+        return TrainConfig(self.epochs, self.batch, self.rate).with_max_steps(self.limit, count)
 
     def reader_course(self, count: int) -> TrainConfig:
         """How all other networks are trained on `count` windows."""
         course = TrainConfig(self.reader_epochs, self.reader_batch, self.reader_rate)
-        return course.within(self.reader_limit, count)
+        return course.with_max_steps(self.reader_limit, count)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
+from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Scaling
 from sensorveil.diffusion.guidance import Reader, Weight
 from sensorveil.measures.inference import Ensemble
-from sensorveil.nets.graphs import Inputs
 
 JUDGES = ("features", "panel")
 """By the features that the generator is told, or by the panel that read the wearer's class."""

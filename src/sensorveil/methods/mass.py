@@ -15,8 +15,8 @@ from torch import nn
 
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
-from sensorveil.nets.courses import Gather, TrainConfig, TrainingTarget, train
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.settings import Settings
 from sensorveil.nets.mass import (
     AttributeNet,
     Transform,
@@ -28,13 +28,12 @@ from sensorveil.nets.mass import (
     train_attribute_net,
     train_features,
 )
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import Gather, TrainConfig, TrainingTarget, derived_seed, seeded, train
 
 _FEATURES, _TRANSFORM, _READER = 31, 32, 3000  # what seeds are for
 _PIECE = 2048
 
 
-@dataclass(frozen=True)
 class MassSettings(Settings):
     """Limits, sizes and training.
 
@@ -136,7 +135,7 @@ class Mass(Obfuscator):
                 label_entropy(codes),
             )
             labelled_windows.readers[name] = self._trained_reader(labelled_windows, name)
-        seed = derived(self.seed, _FEATURES)
+        seed = derived_seed(self.seed, _FEATURES)
         with seeded(seed):
             features = self._net(chosen.features)
         course = TrainConfig(chosen.feature_epochs, chosen.reader_batch, chosen.reader_rate)
@@ -148,7 +147,7 @@ class Mass(Obfuscator):
     def _trained_reader(self, labelled_windows: _Lesson, name: str) -> AttributeNet:
         """Stage 1."""
         chosen = self.settings
-        seed = derived(self.seed, _READER + sorted(self.classes_).index(name))
+        seed = derived_seed(self.seed, _READER + sorted(self.classes_).index(name))
         with seeded(seed):
             net = self._net(len(self.classes_[name]))
         self.metrics_[f"reader_loss_{name}"] = train_attribute_net(
@@ -164,7 +163,7 @@ class Mass(Obfuscator):
 
     def _fit_transform(self, labelled_windows: _Lesson, features: AttributeNet, count: int) -> None:
         """Stage 3: the transform and F in turns with the hidden attributes' readers."""
-        chosen, seed, hide = self.settings, derived(self.seed, _TRANSFORM), self.policy_.hide
+        chosen, seed, hide = self.settings, derived_seed(self.seed, _TRANSFORM), self.policy_.hide
         with seeded(seed):
             self.net_ = Transform(self.shape_).to(self.device)
 

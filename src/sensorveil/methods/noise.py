@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.settings import Settings
 
 _MOST_DECIBELS = 150  # beyond that single precision holds nothing but noise, or none
 
 
-@dataclass(frozen=True)
 class NoiseSettings(Settings):
     """Kind of noise and how much.
 

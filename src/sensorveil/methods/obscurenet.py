@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -26,7 +25,6 @@ from sensorveil.methods.class_autoencoder import (
 from sensorveil.methods.policy import Policy
 
 
-@dataclass(frozen=True)
 class ObscureNetSettings(VariationalSettings):
     """`alpha` weighs the discriminators in equation (4).
 
@@ -112,7 +110,7 @@ class ObscureNetPipeline(Obfuscator):
         """The same trained stages with another modifier; see `ObscureNet.with_modifier`."""
         self._check_fitted()
         other = copy.copy(self)
-        other.settings = replace(self.settings, modifier=name)
+        other.settings = self.settings.with_changes(dict(modifier=name))
         other.stages_ = [stage.with_modifier(name) for stage in self.stages_]
         return other
 
@@ -139,7 +137,7 @@ class ObscureNetPipeline(Obfuscator):
 
     def _stage(self, hidden: str) -> ObscureNet:
         """An ObscureNet for one hidden attribute, with all that the base learns from windows."""
-        stage = ObscureNet(self.preset, self.seed, self.device, **asdict(self.settings))
+        stage = ObscureNet(self.preset, self.seed, self.device, **self.settings.as_dict())
         stage.policy_ = Policy(self.policy_.keep, (hidden,))
         stage.origin_, stage.made_, stage.metrics_ = self.origin_, {}, {}
         stage.shape_, stage.complex_ = self.shape_, self.complex_

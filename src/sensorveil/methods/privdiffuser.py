@@ -18,7 +18,7 @@ from sensorveil.diffusion.unet import UNet
 from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.pieces import pieces
 from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import derived_seed, seeded
 
 _SURROGATE, _GENERATOR, _AUXILIARY = 11, 12, 13  # what seeds are for
 
@@ -71,7 +71,7 @@ class PrivDiffuser(GuidedDiffusion):
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         known = windows.select(self._kept(windows).min(1) != UNKNOWN)
-        seed = derived(self.seed, _SURROGATE)
+        seed = derived_seed(self.seed, _SURROGATE)
         with seeded(seed):
             surrogate = self._blank_reader(self.policy_.keep).to(self.device)
         self.metrics_["surrogate_loss"] = train_surrogate(
@@ -85,7 +85,7 @@ class PrivDiffuser(GuidedDiffusion):
         self.nets_: dict[str, nn.Module] = {"surrogate": surrogate.eval()}
         self._learn_centres(known)
         self._learn_limits(self._gather(windows), len(windows))
-        told, seed = self._features(windows), derived(self.seed, _GENERATOR)
+        told, seed = self._features(windows), derived_seed(self.seed, _GENERATOR)
         self._fit_generator(self._gather(windows), told, seed)
         for name in self.policy_.hide:
             self._add_hidden(windows, name)
@@ -94,7 +94,7 @@ class PrivDiffuser(GuidedDiffusion):
         """Its auxiliary model; the generator and all other models stay."""
         codes = windows.codes(name)
         windows = windows.select((codes != UNKNOWN) & (self._kept(windows).min(1) != UNKNOWN))
-        seed = derived(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
+        seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
         with seeded(seed):
             net = self._blank_reader((name,), known=self._told_size()).to(self.device)
         self.metrics_[f"auxiliary_loss_{name}"] = train_auxiliary(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sensorveil.diffusion.features import FeatureSettings
@@ -15,7 +14,6 @@ PREDICTED = ("noise", "velocity")
 """What the U-Net can give."""
 
 
-@dataclass(frozen=True)
 class PrivDiffuserSettings(GuidedSettings):
     """Guidance, sizes and training.
 

@@ -8,19 +8,18 @@ than this, or hide as much with less.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.files import part_of
 from sensorveil.measures.inference import ClassifierSettings, Ensemble, input_shape
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.nets.seeding import derived
+from sensorveil.methods.settings import Settings
+from sensorveil.train import derived_seed
 
 
-@dataclass(frozen=True)
 class ResampleSettings(Settings):
     """The classifiers that read the kept attributes: how many, width, epochs, batch and rate.
 
@@ -91,7 +90,9 @@ class Resample(Obfuscator):
 
     def _reader(self) -> Ensemble:
         chosen = self.settings
-        return Ensemble(chosen.readers, chosen.reader(), derived(self.seed, READER), self.device)
+        return Ensemble(
+            chosen.readers, chosen.reader(), derived_seed(self.seed, READER), self.device
+        )
 
     def _state(self) -> dict[str, np.ndarray]:
         parts = {

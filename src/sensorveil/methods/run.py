@@ -64,7 +64,7 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
             raise Refusal(f"{folder} has format {config['format']}; this version reads {FORMAT}")
         made = method(config["method"])
         # A setting that came later than the run had no part in it: its default, not the preset's.
-        settings = {**asdict(made.Settings()), **config["settings"]}
+        settings = {**made.Settings().as_dict(), **config["settings"]}
         obfuscator = made(config["preset"], config["seed"], device, **settings)
         obfuscator.policy_ = Policy.of(config["keep"], config["hide"])
         obfuscator.origin_ = Origin(**config["origin"]) if config["origin"] else None

@@ -30,8 +30,8 @@ from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining,
 from sensorveil.methods.seal_reading import followed
 from sensorveil.methods.seal_search import chosen, tried
 from sensorveil.methods.seal_settings import SealSettings
-from sensorveil.nets.seeding import derived
 from sensorveil.progress import track
+from sensorveil.train import derived_seed
 
 SIMULATED = "simulated"
 """How the names of datasets begin whose people nobody has to ask."""
@@ -76,7 +76,7 @@ class Seal(Obfuscator):
         self._check_alike(windows)
         return self._encode(windows.scaled(self.scaling_))
 
-    def bounds(self, windows: Windows, run: int = 1) -> tuple[Bound, ...]:
+    def count_bounds(self, windows: Windows, run: int = 1) -> tuple[Bound, ...]:
         """What the code can tell anybody about each attribute that is not kept.
 
         The windows must be of people who took no part in training. With a `run` above 1 it is
@@ -122,7 +122,7 @@ class Seal(Obfuscator):
         movement = movement.select(clear)
         self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
         self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
-        found = self.bounds(windows.select(held)) if held.any() else ()
+        found = self.count_bounds(windows.select(held)) if held.any() else ()
         self.metrics_ |= {
             "levels": list(levels),
             "codes": self.encoder_.count,
@@ -208,12 +208,12 @@ class Seal(Obfuscator):
         return self.settings.generator_for(bool(origin and origin.dataset.startswith(SIMULATED)))
 
     def _generator(self, name: str) -> Generator:
-        return GENERATORS[name](derived(self.seed, _MAKER), self.device, self.settings.steps)
+        return GENERATORS[name](derived_seed(self.seed, _MAKER), self.device, self.settings.steps)
 
     def _reader(self) -> Ensemble:
         one = self.settings
         settings = ClassifierSettings(one.width, one.epochs, one.batch, one.rate)
-        return Ensemble(one.readers, settings, derived(self.seed, READER), self.device)
+        return Ensemble(one.readers, settings, derived_seed(self.seed, READER), self.device)
 
     # Obfuscation.
 

@@ -29,8 +29,7 @@ from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import train_denoiser
 from sensorveil.files import part_of
 from sensorveil.methods.pieces import as_real, pieces
-from sensorveil.nets.courses import Gather, TrainConfig
-from sensorveil.nets.seeding import derived, seeded
+from sensorveil.train import Gather, TrainConfig, derived_seed, seeded
 
 _CODER, _DENOISER = 1, 2  # what seeds are for
 _BATCH, _CODER_BATCH = 128, 64
@@ -70,7 +69,7 @@ class Diffusion:
         latents = self._latents(gather, len(donors))
         self._limits = torch.stack([latents.amin(0), latents.amax(0)])
         told = self._told(codes)
-        seed = derived(self.seed, _DENOISER)
+        seed = derived_seed(self.seed, _DENOISER)
         with seeded(seed):
             blank = self._blank_denoiser()
         net, _ = train_denoiser(
@@ -123,7 +122,7 @@ class Diffusion:
         return self
 
     def _fit_coder(self, gather: Gather, count: int) -> None:
-        seed = derived(self.seed, _CODER)
+        seed = derived_seed(self.seed, _CODER)
         with seeded(seed):
             self._coder = self._blank_coder()
         start_linear(self._coder, gather, count, seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.resample import ResampleSettings
 from sensorveil.methods.seal_code import PASTS, RECORDING
@@ -16,7 +14,6 @@ UNSAID = "nothing was said"
 """What is known of donors' consent, unless somebody says more."""
 
 
-@dataclass(frozen=True)
 class SealSettings(ResampleSettings):
     """The reader of what is kept (as in `resample`), the code, and what makes windows of it.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from sensorveil.nets.graphs import Step, graphed
+from sensorveil.cuda_graphs import Step, capture_step
 from sensorveil.progress import track
 
 Objective = Callable[[torch.Tensor], torch.Tensor]
@@ -168,7 +168,7 @@ def _training_step(
         loss.backward()
         optimizer.step()
 
-    return graphed(step, example, net, optimizer) if on_gpu else step
+    return capture_step(step, example, net, optimizer) if on_gpu else step
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from sensorveil.cuda_graphs import Step, capture_step
 from sensorveil.nets.blinder import Batch, BlinderNets, LossWeights, both_losses
-from sensorveil.nets.graphs import Step, graphed
 from sensorveil.nets.training import one_cycle, set_rate, warmth
 from sensorveil.progress import track
 
@@ -67,7 +67,7 @@ def train_blinder(
     take: Step = step
     numbers = torch.arange(steps, device=device).view(-1, 1)
     if on_gpu:
-        take = graphed(step, numbers[0], nets, optimizer)
+        take = capture_step(step, numbers[0], nets, optimizer)
     history = []
     for epoch in track(range(training.epochs), "blinder"):
         shuffled = torch.randperm(count, generator=generator)[: steps * batch]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from sensorveil.nets.graphs import Step, graphed
+from sensorveil.cuda_graphs import Step, capture_step
 from sensorveil.nets.grouped import GroupedMLP
 from sensorveil.progress import track
 
@@ -204,7 +204,7 @@ def train_factorised(
     take: Step = training.step
     if training.on_gpu:
         first = torch.zeros(1, dtype=torch.long, device=device)
-        take = graphed(training.step, first, training.nets, *training.optimizers)
+        take = capture_step(training.step, first, training.nets, *training.optimizers)
     history = []
     numbers = torch.arange(schedule.steps, device=device).view(-1, 1)
     for _ in track(range(schedule.epochs), what):

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from sensorveil.nets.averaging import AveragedWeights
-from sensorveil.nets.courses import Checkpoint, TrainConfig, TrainingTarget, train
 from sensorveil.nets.csi import CsiTransformer, Repair
 from sensorveil.nets.degradation import Degradation
 from sensorveil.nets.private_training import (
@@ -20,6 +18,7 @@ from sensorveil.nets.private_training import (
     train_privately,
 )
 from sensorveil.progress import track
+from sensorveil.train import AveragedWeights, Checkpoint, TrainConfig, TrainingTarget, train
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """Gives the windows at some positions as pairs, (n, 2 channels, length), on the device."""
@@ -69,7 +68,7 @@ def train_plainly(
     player = TrainingTarget(
         net,
         lambda index: material.losses(net, index).mean(),
-        after=lambda: averaged.update(net),
+        after_step=lambda: averaged.update(net),
     )
     device = material.conditions.device
     (losses,) = train(
@@ -80,7 +79,7 @@ def train_plainly(
         seed,
         device,
         checkpoint,
-        averaged,
+        extra_state=averaged,
     )
     return losses
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.nets.courses import Checkpoint, Gather, TrainConfig, train_network
+from sensorveil.train import Checkpoint, Gather, TrainConfig, train_network
 
 
 class Transform(nn.Module):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from sensorveil.cuda_graphs import Step, capture_step
 from sensorveil.errors import Refusal
-from sensorveil.nets.graphs import Step, graphed
-from sensorveil.nets.seeding import seeded
+from sensorveil.train import seeded
 
 KEPT = 0.99
 """How much of the moving average of e^T stays from one batch to the next."""
@@ -184,7 +184,7 @@ def _stepping(
 
     if not on_gpu:
         return step
-    recorded = graphed(step, torch.arange(batch, device=device), net, optimizer)
+    recorded = capture_step(step, torch.arange(batch, device=device), net, optimizer)
     average.fill_(-math.inf)
     return recorded
 

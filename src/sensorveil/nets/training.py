@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 import torch
 from torch import nn
 
-from sensorveil.nets.graphs import Step, graphed
+from sensorveil.cuda_graphs import Step, capture_step
 from sensorveil.progress import track
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
@@ -125,7 +125,7 @@ def classifier_training(
 
     take: Step = step
     if on_gpu:
-        take = graphed(step, torch.arange(batch, device=device), net, optimizer)
+        take = capture_step(step, torch.arange(batch, device=device), net, optimizer)
     losses, done = [], 0
     for _ in track(range(epochs), what):
         order = torch.randperm(count, generator=generator).to(device)

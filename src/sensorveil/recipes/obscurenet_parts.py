@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def training(recipe: Recipe, plan: Plan, done: Done, epochs: int = 10) -> dict[s
     """All class networks in one batched pass against one by one, twice each, in one run."""
     obfuscator = plan.made(recipe, "obscurenet", plan.seeds[0], {"reader_epochs": 1})
     assert isinstance(obfuscator, ObscureNet)
-    obfuscator.settings = replace(obfuscator.settings, epochs=epochs)
+    obfuscator.settings = obfuscator.settings.with_changes(dict(epochs=epochs))
     found: dict[str, Any] = {"epochs": epochs, "threads": torch.get_num_threads()}
     found |= training_seconds(obfuscator, plan.split.train, recipe.keep, recipe.hide)
     found["ratio"] = found["one by one"] / found["batched"]

@@ -83,7 +83,7 @@ def made(
     """An untrained method with the recipe's settings and those given, as far as it has them."""
     kind = method(name)
     wanted = {**recipe.settings, **given}
-    known = {k: v for k, v in wanted.items() if k in kind.Settings.__dataclass_fields__}
+    known = {k: v for k, v in wanted.items() if k in kind.Settings.names()}
     return kind(recipe.preset_of(name, preset), seed, device, **known)
 
 

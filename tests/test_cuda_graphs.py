@@ -1,39 +1,16 @@
-"""A network as a compiled function; steps that are recorded on a GPU."""
+"""Recorded steps and computations give what the plain ones give, and keep what they need."""
 
 from __future__ import annotations
 
 import gc
-import shutil
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-from sensorveil.nets import graphs
-from sensorveil.nets.graphs import Inputs, Step, as_function, graphed, recorded
-
-
-def test_not_compiled_it_is_the_network_itself() -> None:
-    net = nn.Linear(2, 2)
-    assert as_function(net, compiled=False) is net
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
-def test_compiled_it_keeps_the_weights_of_the_network() -> None:
-    net, x = nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 2)), torch.ones(5, 4)
-    call = as_function(net, compiled=True)
-    torch.testing.assert_close(call(x), net(x))
-    call(x).sum().backward()
-    learnt = net[0].weight.grad
-    net[0].weight.grad = None
-    net(x).sum().backward()
-    torch.testing.assert_close(learnt, net[0].weight.grad)
-    with torch.no_grad():
-        net[2].bias.add_(1)
-    torch.testing.assert_close(call(x), net(x))
-
+from sensorveil import cuda_graphs
+from sensorveil.cuda_graphs import Inputs, Step, capture, capture_step
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs a GPU")
 
@@ -42,7 +19,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="recording nee
 def test_what_only_the_recorded_work_holds_lives_on() -> None:
     def made() -> Callable[[Inputs], torch.Tensor]:
         ones = torch.ones(1000, device="cuda")
-        return recorded(lambda given: given["x"] + ones, {"x": torch.zeros(1000, device="cuda")})
+        return capture(lambda given: given["x"] + ones, {"x": torch.zeros(1000, device="cuda")})
 
     work = made()
     others = [torch.full((1000,), 7.0, device="cuda") for _ in range(100)]  # would take its place
@@ -69,7 +46,7 @@ def test_the_optimizer_of_a_recorded_step_lives_on() -> None:
                 optimizer.step()
 
             first = torch.arange(16, device="cuda")
-            return graphed(step, first, net, optimizer) if record else step
+            return capture_step(step, first, net, optimizer) if record else step
 
         take = stepping()
         for number in range(50):
@@ -91,7 +68,7 @@ def test_a_recording_outlives_those_before_it() -> None:
     )
 
     def product() -> Callable[[Inputs], torch.Tensor]:
-        return recorded(lambda given: given["x"] @ deep.T, {"x": wide})
+        return capture(lambda given: given["x"] @ deep.T, {"x": wide})
 
     expected = wide @ deep.T
     first = product()
@@ -109,15 +86,15 @@ def test_a_recording_outlives_those_before_it() -> None:
 @on_gpu
 def test_every_living_recording_has_a_stream_of_its_own() -> None:
     x = torch.zeros(4, device="cuda")
-    before = set(graphs._TAKEN)
+    before = set(cuda_graphs._STREAMS_IN_USE)
     living = []
     for _ in range(5):
-        living.append(recorded(lambda given: given["x"] + 1, {"x": x}))
+        living.append(capture(lambda given: given["x"] + 1, {"x": x}))
         for _ in range(31):
             torch.cuda.Stream()  # the next one would be the last recording's
-    assert len(graphs._TAKEN - before) == 5
+    assert len(cuda_graphs._STREAMS_IN_USE - before) == 5
     del living[1:]
-    assert len(graphs._TAKEN - before) == 1
+    assert len(cuda_graphs._STREAMS_IN_USE - before) == 1
 
 
 @on_gpu
@@ -129,7 +106,7 @@ def test_no_recording_is_destroyed_while_another_is_made() -> None:
             self.held, self.own = held, self
 
     x = torch.zeros(4, device="cuda")
-    old = [recorded(lambda given: given["x"] - 1, {"x": x})]
+    old = [capture(lambda given: given["x"] - 1, {"x": x})]
 
     def work(given: Inputs) -> torch.Tensor:
         if torch.cuda.is_current_stream_capturing():
@@ -137,6 +114,6 @@ def test_no_recording_is_destroyed_while_another_is_made() -> None:
             assert len([[] for _ in range(100_000)]) == 100_000  # enough to start a collection
         return given["x"] + 1
 
-    assert recorded(work, {"x": x})({"x": x}).tolist() == [1.0] * 4
+    assert capture(work, {"x": x})({"x": x}).tolist() == [1.0] * 4
     assert not old
     assert gc.isenabled()
