@@ -9,7 +9,7 @@ import numpy as np
 
 from sensorveil.audit.results import SignalUtility
 from sensorveil.data.windows import Scaling, Windows
-from sensorveil.signal_features import (
+from sensorveil.data.signal_features import (
     acceleration_channels,
     dominant_frequency,
     energy,

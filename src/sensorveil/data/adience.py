@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Dataset
+from sensorveil.data.io import read_csv
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.tables import read_csv
 from sensorveil.errors import Refusal
 
 if TYPE_CHECKING:
@@ -31,61 +31,22 @@ class Adience(Dataset):
     """
 
     name = "adience"
-    card = Card(
-        title="Adience",
-        modality="image",
-        people=2284,
-        hours=None,
-        sample_rate=1.0,
-        channels="one: grey, from 0 to 1, 80 x 80 pixels",
-        attributes={
-            "subject": "the album; kept in CLOAK, as user ID",
-            "gender": "female or male",
-            "age": "eight groups from 0-3 to 60-100 years",
-        },
-        licence=(
-            "images under the Creative Commons licences of their Flickr owners; for the terms of"
-            " the collection see its page"
-        ),
-        citation=(
-            "Eidinger, Enbar, Hassner: Age and Gender Estimation of Unfiltered Faces, IEEE"
-            " Transactions on Information Forensics and Security 9 (2014) 2170-2179,"
-            " doi 10.1109/TIFS.2014.2359646"
-        ),
-        url="https://talhassner.github.io/home/projects/Adience/Adience-data.html",
-        obtain=(
-            "ask for it at https://talhassner.github.io/home/projects/Adience/Adience-data.html,"
-            " unpack aligned.tar.gz and keep the folder aligned and the files fold_0_data.txt to"
-            " fold_4_data.txt in one folder"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads the aligned faces that the five fold files list."""
-        if not source.is_dir():
-            raise Refusal(f"{source} is not a folder; {self.card.obtain}")
+        self.require_folder(source)
         pillow = _pillow()
-        faces = _faces(source)
-        items = [_recording(row, source / "aligned", pillow) for row in faces.to_dict("records")]
-        items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), ("grey",), sample_rate=1.0)
+        faces = _faces(source).to_dict("records")
+        items = [_recording(row, source / "aligned", pillow) for row in faces]
+        return Recordings.by_name(items, ("grey",), sample_rate=1.0)
 
 
 def _faces(source: Path) -> pd.DataFrame:
     """The rows of all folds as text, each face once, with the size rank of its album."""
     import pandas as pd
 
-    tables = [
-        read_csv(
-            source / fold,
-            str(source / fold),
-            [*_KEY, "age", "gender"],
-            sep="\t",
-            dtype=str,
-            keep_default_na=False,
-        )
-        for fold in _FOLDS
-    ]
+    text = {"sep": "\t", "dtype": str, "keep_default_na": False}
+    tables = [read_csv(source / fold, [*_KEY, "age", "gender"], **text) for fold in _FOLDS]
     faces = pd.concat(tables).drop_duplicates(_KEY)
     # By images, then by name, so that the rank never depends on the order of the rows.
     sizes = faces["user_id"].value_counts().sort_index().sort_values(ascending=False, kind="stable")

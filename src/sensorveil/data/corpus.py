@@ -1,4 +1,4 @@
-"""A protocol applied to recordings: one long store of samples with a class for each of them."""
+"""A protocol applied to recordings: one long array of samples with a class for each of them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,34 @@ from typing import Any
 import numpy as np
 
 from sensorveil.data.protocol import AttributeRule, ChannelRule, Protocol
-from sensorveil.data.recordings import Recording, Recordings
+from sensorveil.data.recordings import Recording, Recordings, shortened
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import written_file
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
     """Recordings end to end, by the rules of a protocol.
 
-    `first` and `samples` say where each recording lies; `labels` holds a class per sample;
-    `facts` keeps the recordings' own labels as text, for splits by trial and the like.
+    Parameters
+    ----------
+    store : array of shape (channels, ..., samples)
+        The samples of all recordings.
+    first, samples : array of shape (recordings,)
+        Where each recording begins in the store, and how long it is.
+    recordings : tuple of str
+        The names of the recordings.
+    labels : mapping of str to array of shape (samples,)
+        The class of each sample, the person among them as `subject`.
+    classes : mapping of str to tuple of str
+        The names of the classes.
+    facts : mapping of str to tuple of str
+        The labels that hold for whole recordings, as text, for splits by trial and the like.
+    sample_rate : float
+        Samples a second.
+    channels : tuple of str
+        The names of the channels.
     """
 
     store: np.ndarray
@@ -36,13 +52,28 @@ class Corpus:
     sample_rate: float
     channels: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return (
+            f"<Corpus: {len(self.recordings)} recordings of {len(self.classes['subject'])} people,"
+            f" {self.hours:.2f} hours at {self.sample_rate:g} Hz, channels"
+            f" {shortened(self.channels)}; attributes {', '.join(self.labels)}>"
+        )
+
     @property
     def hours(self) -> float:
         """Recorded time in all."""
         return float(self.samples.sum() / self.sample_rate / 3600)
 
     def windows(self, length: int, stride: int, required: tuple[str, ...] = ()) -> Windows:
-        """All windows that lie in one recording and carry one class of each attribute."""
+        """All windows that lie in one recording and carry one class of each attribute.
+
+        Parameters
+        ----------
+        length, stride : int
+            Samples of a window, and from one start to the next.
+        required : tuple of str
+            Attributes whose class must be known.
+        """
         starts = [np.arange(0, n - length + 1, stride) for n in self.samples]
         count = [len(s) for s in starts]
         if not sum(count):
@@ -55,6 +86,7 @@ class Corpus:
         offset = self.first[recording] + start
         good = np.ones(len(offset), bool)
         for codes in self.labels.values():
+            # A window has one class if no change lies between its first and its last sample.
             changes = np.concatenate([[0], np.cumsum(codes[1:] != codes[:-1])])
             good &= changes[offset] == changes[offset + length - 1]
         for name in required:
@@ -81,12 +113,14 @@ class Corpus:
 
         arrays = {f"label.{name}": codes for name, codes in self.labels.items()}
         arrays |= {"first": self.first, "samples": self.samples}
-        arrays |= {f"store.{n}": np.ascontiguousarray(p) for n, p in _parts(self.store).items()}
+        arrays["store.real"] = np.ascontiguousarray(self.store.real)
+        if np.iscomplexobj(self.store):
+            arrays["store.imag"] = np.ascontiguousarray(self.store.imag)
         about = {
             "recordings": self.recordings,
             "classes": dict(self.classes),
             "facts": dict(self.facts),
-            "rate": self.sample_rate,
+            "sample_rate": self.sample_rate,
             "channels": self.channels,
         }
         with written_file(path) as temporary:
@@ -106,66 +140,65 @@ class Corpus:
         except (SafetensorError, OSError) as error:
             raise Refusal(f"{path} is damaged ({error}); prepare it again") from None
         try:
-            return cls._joined(arrays, json.loads(noted["about"]))
+            about: dict[str, Any] = json.loads(noted["about"])
+            store = arrays["store.real"]
+            if "store.imag" in arrays:
+                store = store + 1j * arrays["store.imag"]
+            return cls(
+                store=store,
+                first=arrays["first"],
+                samples=arrays["samples"],
+                recordings=tuple(about["recordings"]),
+                labels={k[6:]: v for k, v in arrays.items() if k.startswith("label.")},
+                classes={name: tuple(values) for name, values in about["classes"].items()},
+                facts={name: tuple(values) for name, values in about["facts"].items()},
+                sample_rate=about["sample_rate"],
+                channels=tuple(about["channels"]),
+            )
         except KeyError as error:
             raise Refusal(f"{path} is damaged ({error} is missing); prepare it again") from None
-
-    @classmethod
-    def _joined(cls, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Corpus:
-        store = arrays["store.real"]
-        if "store.imag" in arrays:
-            store = store + 1j * arrays["store.imag"]
-        return cls(
-            store=store,
-            first=arrays["first"],
-            samples=arrays["samples"],
-            recordings=tuple(about["recordings"]),
-            labels={k[6:]: v for k, v in arrays.items() if k.startswith("label.")},
-            classes={name: tuple(values) for name, values in about["classes"].items()},
-            facts={name: tuple(values) for name, values in about["facts"].items()},
-            sample_rate=about["rate"],
-            channels=tuple(about["channels"]),
-        )
 
 
 def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:
     """Chooses people, recordings and channels, resamples, and turns labels into classes."""
-    items = [item for item in raw.items if _chosen(protocol, item)]
+    items = [item for item in raw.items if _is_chosen(protocol, item)]
     if not items:
         raise Refusal(
             f"none of the {len(raw.items)} recordings fits the protocol of {protocol.dataset}"
         )
     people = tuple(dict.fromkeys(item.subject for item in items))
     signals: list[np.ndarray] = []
-    labels: dict[str, list[np.ndarray]] = {rule.name: [] for rule in protocol.attributes}
-    labels["subject"] = []
+    labels: dict[str, list[np.ndarray]] = {name: [] for name in (*protocol.attributes, "subject")}
     for item in items:
         signal = _channels(protocol, item, raw.channels)
-        signal, pick = _resampled(signal, item, raw.sample_rate, protocol.sample_rate)
-        if protocol.pad is not None:
-            signal, pick = _one_window(signal, pick, protocol.length, protocol.pad)
+        signal, source = _resampled(signal, item, raw.sample_rate, protocol.sample_rate)
+        if protocol.window.pad is not None:
+            signal, source = _padded(signal, source, protocol.window.length, protocol.window.pad)
         signals.append(signal)
-        for rule in protocol.attributes:
-            codes = _codes(rule, item)
-            picked = codes[pick] if len(codes) > 1 else np.repeat(codes, signal.shape[-1])
-            labels[rule.name].append(picked)
+        for name, rule in protocol.attributes.items():
+            codes = _codes(name, rule, item)
+            labels[name].append(
+                codes[source] if len(codes) > 1 else np.repeat(codes, signal.shape[-1])
+            )
         labels["subject"].append(np.full(signal.shape[-1], people.index(item.subject), np.int16))
     samples = np.array([signal.shape[-1] for signal in signals])
-    classes = {rule.name: rule.classes for rule in protocol.attributes}
     return Corpus(
         store=np.concatenate(signals, axis=-1),
         first=np.concatenate([[0], np.cumsum(samples)[:-1]]),
         samples=samples,
         recordings=tuple(item.name for item in items),
-        labels={name: np.concatenate(parts) for name, parts in labels.items()},
-        classes={**classes, "subject": people},
+        labels={name: np.concatenate(codes) for name, codes in labels.items()},
+        classes={
+            **{name: rule.classes for name, rule in protocol.attributes.items()},
+            "subject": people,
+        },
         facts=_facts(items),
         sample_rate=protocol.sample_rate,
         channels=tuple(rule.name for rule in protocol.channels) or raw.channels,
     )
 
 
-def _chosen(protocol: Protocol, item: Recording) -> bool:
+def _is_chosen(protocol: Protocol, item: Recording) -> bool:
     if protocol.people and item.subject not in protocol.people:
         return False
     return all(str(item.labels.get(name)) in values for name, values in protocol.where.items())
@@ -189,14 +222,13 @@ def _channels(protocol: Protocol, item: Recording, names: tuple[str, ...]) -> np
 
 
 def _channel(rule: ChannelRule, signal: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    def pick(name: str) -> np.ndarray:
+    for name in rule.sources:
         if name not in names:
             raise refuse_unknown("channel", name, names)
-        return signal[names.index(name)]
-
+    parts = [signal[names.index(name)] for name in rule.sources]
     if not rule.magnitude_of:
-        return pick(rule.name)
-    axes = [sum(pick(f"{vector}.{axis}") for vector in rule.magnitude_of) for axis in "xyz"]
+        return parts[0]
+    axes = [sum(parts[axis::3]) for axis in range(3)]  # x, y and z of the sum of the vectors
     return np.sqrt(sum(np.square(axis, dtype=np.float64) for axis in axes))
 
 
@@ -215,32 +247,22 @@ def _resampled(
     from scipy.signal import resample_poly
 
     if item.time is not None:
-        signal = _evened(signal, item.time, rate, item.name)
+        signal = _evenly_sampled(signal, item.time, rate, item.name)
     ratio = Fraction(wanted / rate).limit_denominator(1000)
-    # The line through the first sample is taken out, else the filter bends the ends to zero.
+    # The level of the first sample is taken out, else the filter bends the ends to zero.
     base = signal[..., :1]
     new = resample_poly(signal - base, ratio.numerator, ratio.denominator, axis=-1) + base
     at = np.arange(new.shape[-1]) / wanted
     if item.time is None:
-        pick = np.rint(at * rate).astype(int)
+        source = np.rint(at * rate).astype(int)
     else:
         middle = (item.time[1:] + item.time[:-1]) / 2 - item.time[0]
-        pick = np.searchsorted(middle, at)
-    return new.astype(signal.dtype), np.minimum(pick, count - 1)
+        source = np.searchsorted(middle, at)
+    return new.astype(signal.dtype), np.minimum(source, count - 1)
 
 
-def _one_window(
-    signal: np.ndarray, pick: np.ndarray, length: int, value: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The signal cut or filled up at its end to one window."""
-    signal, pick = signal[..., :length], pick[:length]
-    missing = length - signal.shape[-1]
-    ends = [(0, 0)] * (signal.ndim - 1) + [(0, missing)]
-    return np.pad(signal, ends, constant_values=value), np.pad(pick, (0, missing), mode="edge")
-
-
-def _evened(signal: np.ndarray, time: np.ndarray, rate: float, name: str) -> np.ndarray:
-    """Samples at uneven times, read off a straight line between neighbours at an even rate."""
+def _evenly_sampled(signal: np.ndarray, time: np.ndarray, rate: float, name: str) -> np.ndarray:
+    """Samples at uneven times, interpolated linearly at an even rate."""
     if np.any(np.diff(time) < 0):
         raise Refusal(f"the time of recording '{name}' runs backwards; sort it or leave it out")
     if time[-1] - time[0] < 1 / rate:
@@ -251,29 +273,32 @@ def _evened(signal: np.ndarray, time: np.ndarray, rate: float, name: str) -> np.
     return even.reshape(*signal.shape[:-1], -1).astype(signal.dtype)
 
 
-def _codes(rule: AttributeRule, item: Recording) -> np.ndarray:
+def _padded(
+    signal: np.ndarray, source: np.ndarray, length: int, value: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The signal cut, or filled up at its end, to one window."""
+    signal, source = signal[..., :length], source[:length]
+    missing = length - signal.shape[-1]
+    ends = [(0, 0)] * (signal.ndim - 1) + [(0, missing)]
+    return np.pad(signal, ends, constant_values=value), np.pad(source, (0, missing), mode="edge")
+
+
+def _codes(name: str, rule: AttributeRule, item: Recording) -> np.ndarray:
     """The class of a recording (one code) or of each of its samples."""
-    value = item.labels.get(rule.label)
+    value = item.labels.get(rule.label or name)
     values = value if isinstance(value, np.ndarray) else np.array([value], dtype=object)
     unique, inverse = np.unique(values.astype(str), return_inverse=True)
-    return np.array([_code(rule, text) for text in unique], np.int16)[inverse]
+    return np.array([_code(name, rule, text) for text in unique], np.int16)[inverse]
 
 
-def _code(rule: AttributeRule, text: str) -> int:
+def _code(name: str, rule: AttributeRule, text: str) -> int:
     if text in ("None", "nan", ""):
         return UNKNOWN
-    if rule.up_to or rule.below:
+    if rule.bin_ends:
         try:
             number = float(text)
         except ValueError:
-            raise Refusal(f"attribute '{rule.name}' needs numbers; found '{text}'") from None
-        ends = np.array(rule.up_to or rule.below)
-        return int(np.searchsorted(ends, number, side="left" if rule.up_to else "right"))
-    name = rule.values.get(text, text)
-    return rule.classes.index(name) if name in rule.classes else UNKNOWN
-
-
-def _parts(store: np.ndarray) -> dict[str, np.ndarray]:
-    if np.iscomplexobj(store):
-        return {"real": store.real, "imag": store.imag}
-    return {"real": store}
+            raise Refusal(f"attribute '{name}' needs numbers; found '{text}'") from None
+        return int(np.searchsorted(rule.bin_ends, number, side="left" if rule.up_to else "right"))
+    class_name = rule.values.get(text, text)
+    return rule.classes.index(class_name) if class_name in rule.classes else UNKNOWN

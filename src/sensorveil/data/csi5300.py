@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset, data_home
-from sensorveil.data.intel5300 import CHANNELS, SUBCARRIERS, channels_first, read_log, unit_power
+from sensorveil.data.dataset import Dataset
+from sensorveil.data.intel5300 import CHANNELS, channels_first, read_log, unit_power
+from sensorveil.data.io import read_index, read_npz
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.tables import read_csv
 from sensorveil.errors import Refusal
 
 # The authors' scripts read the folder 0510 for the bedroom and 0512 for the meeting room.
@@ -55,31 +53,6 @@ class Csi5300(Dataset):
     """Hu and others, the original logs."""
 
     name = "csi5300"
-    card = Card(
-        title="CSI data for human activity recognition (Intel 5300)",
-        modality="csi",
-        people=5,
-        hours=9.1,  # about: 1700 logs of some 15 s and 20 of some 6 minutes
-        sample_rate=20.0,
-        channels="3 receive antennas x 30 subcarriers, complex, each packet of unit mean power",
-        attributes={
-            "activity": "jump, pick up, running, sit down, squat, stand up, walking, wave hand",
-            "subject": (
-                "the person; one person's recordings of one activity were made in one go, so who"
-                " it is and when it was cannot be told apart: do not read how well people are"
-                " recognised within a session as how well bodies are"
-            ),
-        },
-        licence="not stated",
-        citation=(
-            "Hu, Liu, Zhang, Zhu, Li: Proto-CSNet, MSN 2024, doi 10.1109/MSN63567.2024.00018"
-        ),
-        url="https://github.com/qiang5love1314/CSI-data-for-human-activity-recognition",
-        obtain=(
-            "clone https://github.com/qiang5love1314/CSI-data-for-human-activity-recognition and"
-            " keep its folder 'Original Data' as it is"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads the authors' logs (.dat), or the compact csi_complex.npz and recordings.csv."""
@@ -87,24 +60,14 @@ class Csi5300(Dataset):
             items = list(_compact(source))
         else:
             items = [_log(path) for path in sorted(source.rglob("*.dat"))]
-        items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), CHANNELS, sample_rate=20.0)
+        return Recordings.by_name(items, CHANNELS, sample_rate=20.0)
 
 
 class Csi5300Magnitude(Csi5300):
     """The same logs without phases, as WiFi-HAR is used by PrivDiffuser and CLOAK."""
 
     name = "csi5300-magnitude"
-    card = replace(
-        Csi5300.card,
-        title="The same CSI as magnitudes",
-        channels="3 receive antennas x 30 subcarriers, magnitudes, each packet of unit mean power",
-    )
-
-    def locate(self, source: Path | None = None) -> Path:
-        """The logs are those of csi5300, unless this dataset has a folder of its own."""
-        own = data_home() / self.name
-        return super().locate(source or (own if own.exists() else data_home() / Csi5300.name))
+    folder = Csi5300.name
 
 
 def _log(path: Path) -> Recording:
@@ -133,14 +96,12 @@ def _log(path: Path) -> Recording:
 
 def _compact(source: Path) -> Iterator[Recording]:
     place = source / "csi_complex.npz"
-    index_place = source / "recordings.csv"
-    wanted = ["user", "environment", "activity", "trial", "n", "start"]
-    index = read_csv(index_place, str(index_place), wanted)
-    counts = _counts(place)
-    total = counts.shape[1]
-    if int(index["n"].sum()) != total or int((index["start"] + index["n"]).max()) > total:
-        raise Refusal(f"{place} has {total} packets, {index_place} says {index['n'].sum()}")
-    for row in index.itertuples():
+    # The tool's counts: real and imaginary parts in turn.
+    counts = read_npz(place, ["iq"])["iq"]
+    if counts.ndim != 2 or len(counts) != 2 * len(CHANNELS):
+        raise Refusal(f"{place}: iq has shape {counts.shape}; 180 rows are needed")
+    columns = ["user", "environment", "activity", "trial"]
+    for row in read_index(source / "recordings.csv", columns, counts.shape[1], place):
         part = counts[:, row.start : row.start + row.n].astype(np.float32)
         yield Recording(
             name=f"{row.environment}-{row.user}-{row.activity}-{row.trial:02d}",
@@ -152,15 +113,3 @@ def _compact(source: Path) -> Iterator[Recording]:
                 "trial": int(row.trial),
             },
         )
-
-
-def _counts(place: Path) -> np.ndarray:
-    """The tool's counts, (180, packets): real and imaginary parts in turn."""
-    try:
-        with np.load(place, allow_pickle=False) as content:
-            counts = content["iq"]
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
-        raise Refusal(f"{place} is not the whole compact file ({error}); copy it again") from None
-    if counts.ndim != 2 or len(counts) != 2 * 3 * SUBCARRIERS:
-        raise Refusal(f"{place}: iq has shape {counts.shape}; 180 rows are needed")
-    return np.asarray(counts)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from sensorveil.data.corpus import Corpus, apply_protocol
-from sensorveil.data.protocol import Protocol, packaged_protocol
+from sensorveil.data.protocol import Card, Protocol, packaged_card, packaged_protocol
 from sensorveil.data.recordings import Recordings
 from sensorveil.errors import Refusal
 
@@ -18,38 +17,25 @@ PREPARED = "prepared.safetensors"
 """The name of the prepared form inside a dataset's folder."""
 
 
-@dataclass(frozen=True)
-class Card:
-    """What is known of a dataset as its authors publish it."""
-
-    title: str
-    modality: str
-    people: int
-    hours: float | None
-    """None where the authors do not say, or where it means nothing, as for photographs."""
-    sample_rate: float
-    channels: str
-    attributes: Mapping[str, str]
-    licence: str
-    citation: str
-    url: str
-    obtain: str
-    """What to download and how to lay it out, as the end of 'To get it, ...'."""
-
-
 class Dataset(ABC):
-    """One dataset. A subclass has a name, a card and `read`.
+    """One dataset: a subclass has a name and `read`; `protocols/NAME.toml` says the rest.
 
     Its files are looked for where the user says (`source`), else in the folder `name` under
     `SENSORVEIL_DATA` (or the user's data folder): first the prepared form, then the authors'.
     """
 
     name: ClassVar[str]
-    card: ClassVar[Card]
+    folder: ClassVar[str | None] = None
+    """The dataset whose folder is taken where this one has none of its own."""
 
     @abstractmethod
     def read(self, source: Path) -> Recordings:
         """Reads all recordings from a folder or file in the authors' or the compact layout."""
+
+    @property
+    def card(self) -> Card:
+        """What its authors publish about it."""
+        return packaged_card(self.name)
 
     def protocol(self) -> Protocol:
         """How its recordings become windows."""
@@ -73,17 +59,24 @@ class Dataset(ABC):
 
     def locate(self, source: Path | None = None) -> Path:
         """The folder or file to read, or the refusal that says what to download."""
-        place = source or data_home() / self.name
+        own = data_home() / self.name
+        shared = self.folder is not None and not own.exists()
+        place = source or (data_home() / str(self.folder) if shared else own)
         if not place.exists():
             raise Refusal(
                 f"{self.name}: nothing at {place}. To get it, {self.card.obtain}; put it into"
-                f" {data_home() / self.name} or name its place with --from"
+                f" {own} or name its place with --from"
             )
         if place.is_dir() and not any(place.iterdir()):
             raise Refusal(
                 f"{self.name}: the folder {place} is empty. To get it, {self.card.obtain}"
             )
         return place
+
+    def require_folder(self, source: Path) -> None:
+        """Refuses a file where the authors' layout is a folder."""
+        if not source.is_dir():
+            raise Refusal(f"{self.name}: {source} is not a folder; {self.card.obtain}")
 
     def prepare(self, source: Path, target: Path) -> Path:
         """Reads the authors' files once and writes the prepared form, which loads fast."""

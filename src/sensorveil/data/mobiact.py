@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Dataset
+from sensorveil.data.io import numbers, read_csv
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.tables import numbers, read_csv
 from sensorveil.errors import Refusal
 
 _CHANNELS = tuple(f"{sensor}_{axis}" for sensor in ("acc", "gyro") for axis in "xyz")
@@ -42,46 +42,19 @@ class MobiAct(Dataset):
     """Vavoulas, Chatzaki and others, the second release."""
 
     name = "mobiact"
-    card = Card(
-        title="MobiAct v2.0",
-        modality="imu",
-        people=66,
-        hours=23.3,
-        sample_rate=_RATE,
-        channels="acceleration with gravity (m/s^2) and angular velocity (rad/s), x, y, z each",
-        attributes={
-            "activity": "walking, standing, jogging, upstairs (and 8 more, 4 falls, 5 scenarios)",
-            "gender": "female or male",
-            "weight": "up to 70 kg, above 70 to 90, above 90",
-            "age": "up to 23 years, above 23 to 26, above 26",
-        },
-        licence="on request, for non-commercial research and education, by a usage agreement",
-        citation=(
-            "Vavoulas, Chatzaki, Malliotakis, Pediaditis, Tsiknakis: The MobiAct Dataset:"
-            " Recognition of Activities of Daily Living using Smartphones, ICT4AWE 2016,"
-            " doi 10.5220/0005792401430151"
-        ),
-        url="https://bmi.hmu.gr/the-mobifall-and-mobiact-datasets-2/",
-        obtain=(
-            "ask for MobiAct v2.0 at https://bmi.hmu.gr/the-mobifall-and-mobiact-datasets-2/ and"
-            " unpack it, with 'Annotated Data' (or 'Raw Data') and Readme.txt in one folder"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads the annotated CSVs, and the raw files of trials that have none."""
-        if not source.is_dir():
-            raise Refusal(f"mobiact: {source} is no folder; name the one with 'Annotated Data'")
+        self.require_folder(source)
         files = sorted(path for path in source.rglob("*") if path.is_file())
         people = _people([*files, *source.parent.glob("*.txt")])
         items = list(_annotated(files, people))
         items += _raw(files, people, {item.name for item in items})
-        items.sort(key=lambda item: item.name)
         if not items:
             raise Refusal(
                 f"mobiact: no file like WAL_1_1_annotated.csv or WAL_acc_1_1.txt under {source}"
             )
-        return Recordings(tuple(items), _CHANNELS, sample_rate=_RATE)
+        return Recordings.by_name(items, _CHANNELS, sample_rate=_RATE)
 
 
 def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:
@@ -89,7 +62,7 @@ def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:
     for path in files:
         found = _ANNOTATED.fullmatch(path.name)
         if found:
-            table = read_csv(path, str(path), [*_CHANNELS, "label"])
+            table = read_csv(path, [*_CHANNELS, "label"])
             signal = numbers(table, _CHANNELS, str(path))
             if np.isnan(signal).any():
                 column, row = (int(i) for i in np.argwhere(np.isnan(signal))[0])
@@ -141,7 +114,7 @@ def _gyroscope_of(path: Path) -> Path:
 def _merged(acceleration: Path, rotation: Path) -> tuple[np.ndarray, np.ndarray]:
     """Both sensors on the accelerometer's clock, where both were on: signal and seconds.
 
-    The gyroscope is read off a straight line between its neighbouring samples.
+    The gyroscope is interpolated linearly between its neighbouring samples.
     """
     time, first = _sensor(acceleration)
     other, second = _sensor(rotation)

@@ -1,4 +1,4 @@
-"""Simulated people whose truth is known: how well could any attacker do at best?
+"""Simulated people whose truth is known, and the best accuracy that any attacker can reach.
 
 A simulated window is drawn from a short vector of named parameters (cadence, intensity, ...),
 
@@ -7,12 +7,12 @@ A simulated window is drawn from a short vector of named parameters (cadence, in
 in units in which deviation and jitter are Gaussian with the same spread along every parameter:
 N(0, identity^2) and N(0, jitter^2). At strength 1, neighbouring classes of an attribute lie one
 unit apart, so at jitter 1 a strength reads as the d' of one window, the distance of two classes in
-standard deviations. The mean of k windows of a person says all that they say together, and its
-spread is sqrt(identity^2 + jitter^2 / k): for two equally frequent classes and nothing else in
-the way, d' = strength / spread, and nobody is right more often than Phi(d' / 2).
+standard deviations. The mean of k windows of a person is a sufficient statistic, and its spread is
+sqrt(identity^2 + jitter^2 / k): for two equally frequent classes and no other effect,
+d' = strength / spread, and the best accuracy is Phi(d' / 2).
 
-A signal is made from the values, a random phase and noise alone, so whoever sees the signal knows
-no more than one who is handed the values: the accuracies here bound every attacker from above.
+A signal is made from the values, a random phase and noise alone, so it holds no more information
+than the values: the accuracies here bound every attacker from above.
 """
 
 from __future__ import annotations
@@ -31,9 +31,16 @@ _CHUNK = 2_000_000  # numbers held at once while posteriors are computed
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute and where each class lies, by parameter, at strength 1.
+    """An attribute of simulated data.
 
-    It belongs to the person (gender) or, not `of_person`, to the recording (activity).
+    Parameters
+    ----------
+    name : str
+        Its name.
+    places : mapping
+        The effect of each class on the parameters, at strength 1.
+    of_person : bool, default True
+        Whether it belongs to the person (gender) or to the recording (activity).
     """
 
     name: str
@@ -46,45 +53,61 @@ class Attribute:
         return tuple(self.places)
 
 
-class Best(NamedTuple):
-    """The best possible accuracy, by Monte Carlo, and the standard error of that."""
+class BestAccuracy(NamedTuple):
+    """The best possible accuracy, by Monte Carlo, and its standard error."""
 
     accuracy: float
     error: float
 
 
-class _Kinds(NamedTuple):
-    """The kinds of windows there are: where each lies, how frequent it is, and its classes."""
+class _Mixture(NamedTuple):
+    """The components of the mixture of all windows: their centres, weights and classes."""
 
     centres: np.ndarray
     weight: np.ndarray
     codes: dict[str, np.ndarray]
 
-    def crossed(self, name: str, means: np.ndarray, share: np.ndarray) -> _Kinds:
-        """Each kind in every class of one more attribute, which is independent of the others."""
+    def crossed(self, name: str, means: np.ndarray, share: np.ndarray) -> _Mixture:
+        """Each component in every class of one more, independent attribute."""
         codes = {other: np.repeat(code, len(share)) for other, code in self.codes.items()}
         codes[name] = np.tile(np.arange(len(share)), len(self.weight))
         centres = (self.centres[:, None] + means).reshape(-1, means.shape[1])
-        return _Kinds(centres, np.outer(self.weight, share).ravel(), codes)
+        return _Mixture(centres, np.outer(self.weight, share).ravel(), codes)
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """People with attributes, and what is exactly true of them.
+    """Simulated people with attributes.
 
-    `codes` holds each person's class of each attribute of the person, `deviations` (people,
-    parameters) how each differs from others of the same classes.
+    Parameters
+    ----------
+    parameters : tuple of str
+        The names of the parameters of a window.
+    attributes : tuple of Attribute
+        The attributes.
+    strengths : mapping of str to float
+        How strong the effect of each attribute is.
+    identity, jitter : float
+        The standard deviations of people and of windows along every parameter.
+    codes : mapping of str to array of shape (people,)
+        Each person's class of each attribute of the person.
+    deviations : array of shape (people, parameters)
+        How each person differs from others of the same classes.
 
-    `people` says what the attacker learnt from. "unseen": other people; how often classes occur
-    and how they differ is known, but not this person's deviation. "seen": these people; each
-    one's deviation is known too. `subject`, the person, can be asked for as well: with "unseen"
-    the attacker has a list of the people and their attributes, but never saw them move.
-    With `known` the attacker is told what each window shows, such as its activity.
+    Notes
+    -----
+    `people` of the methods says which people the attacker was trained on. "unseen": others; the
+    frequencies of classes and the spread of people are known, but not this person's deviation.
+    "seen": these; each one's deviation is known too. For the attribute `subject`, the person,
+    "unseen" means a list of the people and their attributes, but no window of theirs. With `known`
+    the attacker knows the class of every window in the attributes of the recording (its activity).
 
+    Examples
+    --------
     >>> gender = Attribute("gender", {"female": {"cadence": 0.5}, "male": {"cadence": -0.5}})
     >>> people = Population.draw(
     ...     ("cadence",), (gender,), {"gender": 2.0}, people=40, identity=0.0, jitter=1.0,
-    ...     generator=np.random.default_rng(0),
+    ...     rng=np.random.default_rng(0),
     ... )
     >>> round(people.best_accuracy("gender").accuracy, 2)  # Phi(2 / 2) = 0.841
     0.84
@@ -113,10 +136,10 @@ class Population:
     ) -> Population:
         """People as evenly spread over the classes as their number allows.
 
-        `shares` says for an attribute with two classes what part of the people has the second.
+        `shares` is, for an attribute with two classes, the share of people who have the second.
         """
         deviations = identity * rng.standard_normal((people, len(parameters)))
-        codes = _dealt(people, [a for a in attributes if a.of_person], shares or {})
+        codes = _spread_evenly(people, [a for a in attributes if a.of_person], shares or {})
         return cls(parameters, attributes, strengths, identity, jitter, codes, deviations)
 
     @property
@@ -131,7 +154,7 @@ class Population:
         return self.strengths[attribute] * np.array(table)
 
     def share(self, attribute: str) -> np.ndarray:
-        """How often each class occurs; the largest is what guessing the majority scores."""
+        """How often each class occurs; the largest is the accuracy of the majority baseline."""
         if attribute == "subject":
             return np.full(self.size, 1 / self.size)
         found = self._attribute(attribute)
@@ -156,22 +179,36 @@ class Population:
         known: bool = False,
         samples: int = 20_000,
         seed: int | np.random.Generator = 0,
-    ) -> Best:
-        """How often the best attacker is right who sees `windows` windows of one person at once.
+    ) -> BestAccuracy:
+        """The accuracy of the best attacker who sees some windows of one person at once.
 
-        That is the mean over windows of the largest posterior probability. The windows of a
-        session show one and the same activity, unless it is `known`.
+        It is the mean of the largest posterior probability.
+
+        Parameters
+        ----------
+        attribute : str
+            The attribute, or `subject`.
+        windows : int, default 1
+            How many windows; they show one and the same activity, unless it is `known`.
+        people : {"unseen", "seen"}, default "unseen"
+            Whom the attacker was trained on (see Notes).
+        known : bool, default False
+            Whether the attacker knows the activity of every window.
+        samples : int, default 20,000
+            How many samples the Monte Carlo estimate takes.
+        seed : int or Generator, default 0
+            The seed of the estimate.
         """
         if windows < 1 or samples < 2:
             raise Refusal(f"{windows} windows, {samples} samples: at least 1 and 2 are needed")
-        kinds = self._kinds(attribute, people, known)
-        generator = np.random.default_rng(seed)
-        drawn = generator.choice(len(kinds.weight), samples, p=kinds.weight)
+        mixture = self._mixture(attribute, people, known)
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(mixture.weight), samples, p=mixture.weight)
         spread = np.sqrt(self._variance(windows, people))
-        noise = generator.standard_normal((samples, len(self.parameters)))
-        values = kinds.centres[drawn] + spread * noise
+        noise = rng.standard_normal((samples, len(self.parameters)))
+        values = mixture.centres[drawn] + spread * noise
         top = self.posterior(attribute, values, windows, people, known=known).max(axis=1)
-        return Best(float(top.mean()), float(top.std(ddof=1) / np.sqrt(samples)))
+        return BestAccuracy(float(top.mean()), float(top.std(ddof=1) / np.sqrt(samples)))
 
     def posterior(
         self,
@@ -182,46 +219,46 @@ class Population:
         *,
         known: bool = False,
     ) -> np.ndarray:
-        """The exact probability of each class, (n, classes).
+        """The exact posterior probability of each class, (n, classes).
 
         Each row of `values` is the mean over so many `windows` of one person. With `known`, the
-        effect of what the windows show has been taken off.
+        effect of the attributes of the recording has been subtracted from it.
         """
-        kinds = self._kinds(attribute, people, known)
-        member = np.eye(len(self.share(attribute)))[kinds.codes[attribute]]
+        mixture = self._mixture(attribute, people, known)
+        member = np.eye(len(self.share(attribute)))[mixture.codes[attribute]]
         variance = np.broadcast_to(self._variance(windows, people), len(values))
-        step = max(1, _CHUNK // len(kinds.weight))
+        step = max(1, _CHUNK // len(mixture.weight))
         parts = [
-            _posterior(kinds, member, values[i : i + step], variance[i : i + step])
+            _posterior(mixture, member, values[i : i + step], variance[i : i + step])
             for i in range(0, len(values), step)
         ]
         return np.concatenate(parts)
 
-    def _kinds(self, attribute: str, people: str, known: bool) -> _Kinds:
-        """All kinds of windows that the attacker must weigh against each other."""
+    def _mixture(self, attribute: str, people: str, known: bool) -> _Mixture:
+        """The mixture that the attacker must consider."""
         if people not in ("seen", "unseen"):
             raise refuse_unknown("people", people, ["seen", "unseen"])
         if attribute != "subject" and known and not self._attribute(attribute).of_person:
-            raise Refusal(f"'{attribute}' is what the attacker is told; leave 'known' out")
+            raise Refusal(f"'{attribute}' is among what 'known' gives the attacker; leave 'known' out")
         if people == "seen" or attribute == "subject":
             centres = self.centres(self.codes) + np.zeros_like(self.deviations)
             if people == "seen":
                 centres = centres + self.deviations
             codes = {**self.codes, "subject": np.arange(self.size)}
-            kinds = _Kinds(centres, self.share("subject"), codes)
+            mixture = _Mixture(centres, self.share("subject"), codes)
             crossing = [a for a in self.attributes if not a.of_person]
         else:
-            kinds = _Kinds(np.zeros((1, len(self.parameters))), np.ones(1), {})
+            mixture = _Mixture(np.zeros((1, len(self.parameters))), np.ones(1), {})
             crossing = list(self.attributes)
         for other in crossing:
             if other.of_person or not known:
-                kinds = kinds.crossed(other.name, self.means(other.name), self.share(other.name))
-        there = kinds.weight > 0
-        codes = {name: code[there] for name, code in kinds.codes.items()}
-        return _Kinds(kinds.centres[there], kinds.weight[there] / kinds.weight.sum(), codes)
+                mixture = mixture.crossed(other.name, self.means(other.name), self.share(other.name))
+        there = mixture.weight > 0
+        codes = {name: code[there] for name, code in mixture.codes.items()}
+        return _Mixture(mixture.centres[there], mixture.weight[there] / mixture.weight.sum(), codes)
 
     def _variance(self, windows: int | np.ndarray, people: str) -> Any:
-        """Around a kind's centre, along each parameter."""
+        """Around a component's centre, along each parameter."""
         own = 0.0 if people == "seen" else self.identity**2
         return own + self.jitter**2 / windows
 
@@ -234,9 +271,16 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """What the best attacker says of given windows, or of groups of them.
+    """The best attacker's answer for given windows, or for groups of them.
 
-    `posterior` is (n, classes); `group` names the groups, in the order of the rows.
+    Parameters
+    ----------
+    group : array of shape (n,)
+        The numbers of the groups.
+    labels : array of shape (n,)
+        Their true classes.
+    posterior : array of shape (n, classes)
+        The posterior probabilities.
     """
 
     group: np.ndarray
@@ -245,17 +289,17 @@ class Oracle:
 
     @property
     def prediction(self) -> np.ndarray:
-        """The most probable class of each."""
+        """The most probable class of each group."""
         return self.posterior.argmax(axis=1)
 
     @property
     def accuracy(self) -> float:
-        """How often that was right on these very windows."""
+        """How often the prediction is right on these windows."""
         return float(np.mean(self.prediction == self.labels))
 
     @property
     def expected(self) -> float:
-        """How often it is right on average, given the values: the mean of the largest posterior."""
+        """The expected accuracy given the values: the mean of the largest posterior."""
         return float(self.posterior.max(axis=1).mean())
 
 
@@ -263,9 +307,20 @@ class Oracle:
 class Truth:
     """The values behind every window of simulated data.
 
-    `values` is (windows, parameters), recording after recording, each with `per_recording`
-    windows of `length` samples; `labels` has the classes, the person among them as `subject`;
-    `digest` is that of the protocol, which differs where any option does.
+    Parameters
+    ----------
+    population : Population
+        The people.
+    recordings : tuple of str
+        The names of the recordings, each with `per_recording` windows of `length` samples.
+    per_recording, length : int
+        See there.
+    digest : str
+        That of the protocol, which differs where any option does.
+    values : array of shape (windows, parameters)
+        The values, recording after recording.
+    labels : mapping of str to array of shape (windows,)
+        The classes, the person among them as `subject`.
     """
 
     population: Population
@@ -277,7 +332,7 @@ class Truth:
     labels: Mapping[str, np.ndarray]
 
     def rows(self, windows: Windows) -> np.ndarray:
-        """For each window, or one that was made of it, its row in `values`."""
+        """The row in `values` of each window, or of the window that it was obfuscated from."""
         digest = self.digest if windows.origin is None else windows.origin.protocol
         here = (self.recordings, self.length, self.digest)
         if (windows.recordings, windows.length, digest) != here:
@@ -295,10 +350,21 @@ class Truth:
         groups: np.ndarray | None = None,
         known: bool = False,
     ) -> Oracle:
-        """The best attacker on these very windows, one by one or by groups.
+        """The best attacker on these windows, one by one or by groups.
 
-        `groups` gives each window a number; windows of one number are seen together. They must be
-        of one person and show one activity, unless that is `known`.
+        Parameters
+        ----------
+        windows : Windows
+            Windows of this simulated dataset.
+        attribute : str
+            The attribute, or `subject`.
+        people : {"unseen", "seen"}, default "unseen"
+            Whom the attacker was trained on.
+        groups : array of shape (windows,), optional
+            Windows of one number are seen together; they must be of one person and show one
+            activity, unless that is `known`. Default: each window alone.
+        known : bool, default False
+            Whether the attacker knows the activity of every window.
         """
         rows = self.rows(windows)
         values = self.values[rows]
@@ -321,16 +387,16 @@ class Truth:
 
 
 def _posterior(
-    kinds: _Kinds, member: np.ndarray, values: np.ndarray, variance: np.ndarray
+    mixture: _Mixture, member: np.ndarray, values: np.ndarray, variance: np.ndarray
 ) -> np.ndarray:
-    """Bayes' rule; what all kinds have in common (|values|^2, the normalisation) is left out."""
-    score = values @ kinds.centres.T - 0.5 * np.sum(kinds.centres**2, axis=1)
-    score = score / variance[:, None] + np.log(kinds.weight)
+    """Bayes' rule; terms that all components share (|values|^2, normalisation) are left out."""
+    score = values @ mixture.centres.T - 0.5 * np.sum(mixture.centres**2, axis=1)
+    score = score / variance[:, None] + np.log(mixture.weight)
     weight = np.exp(score - score.max(axis=1, keepdims=True)) @ member
     return weight / weight.sum(axis=1, keepdims=True)
 
 
-def _dealt(
+def _spread_evenly(
     people: int, attributes: list[Attribute], shares: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """Each attribute's classes dealt evenly among those who share the attributes before it.

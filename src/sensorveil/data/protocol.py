@@ -1,259 +1,359 @@
-"""Protocols: one versioned file a dataset says how recordings become windows, labels and splits."""
+"""Protocols: one TOML file a dataset says how recordings become windows, labels and splits."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    Strict,
+    StrictBool,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
+
+from sensorveil.data.io import Section, canonical_json, validated
 from sensorveil.errors import Refusal, refuse_unknown
 
 
-@dataclass(frozen=True)
-class ChannelRule:
+def _as_text(value: Any) -> Any:
+    return value if isinstance(value, (list, dict)) else str(value)
+
+
+def _above_zero(rate: float) -> float:
+    if not 0 < rate < math.inf:
+        raise Refusal(f"the sample rate is {rate}; it must be a finite number above 0 Hz")
+    return rate
+
+
+def _by_name(channels: Any) -> Any:
+    """A channel may be written as its name alone."""
+    if not isinstance(channels, (list, tuple)):
+        return channels
+    return [{"name": entry} if isinstance(entry, str) else entry for entry in channels]
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+"""A value of a label: text, or a number that stands for its text."""
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+SampleRate = Annotated[float, Strict(), AfterValidator(_above_zero)]
+
+
+class ChannelRule(Section):
     """One channel of the windows.
 
-    Without `magnitude_of` it is the recording's channel of that name. With it, the vectors of
-    those names (each with .x, .y and .z) are added and the length of the sum is taken.
+    Parameters
+    ----------
+    name : str
+        The channel's name; without `magnitude_of`, the recording's channel of that name.
+    magnitude_of : tuple of str, optional
+        Names of vectors, each with channels .x, .y and .z: the length of their sum is taken.
     """
 
     name: str
     magnitude_of: tuple[str, ...] = ()
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The recording's channels that it is made of."""
+        return tuple(f"{v}.{axis}" for v in self.magnitude_of for axis in "xyz") or (self.name,)
 
-@dataclass(frozen=True)
-class AttributeRule:
-    """How a label becomes a class.
 
-    `label` is the recording's label; `values` translates its values to classes (default: the
-    classes themselves). A number falls into a class by `up_to` (upper ends that belong to the
-    class) or `below` (upper ends that do not). A window without a class is dropped where
-    `required`, else its class is unknown.
+Channels = Annotated[tuple[ChannelRule, ...], BeforeValidator(_by_name)]
+
+
+class WindowRule(Section):
+    """How windows are cut.
+
+    Parameters
+    ----------
+    length : int
+        Samples of a window.
+    stride : int
+        Samples from the start of one window to that of the next.
+    pad : float, optional
+        Cuts each recording, or fills it up at its end with this value, to one window.
     """
 
-    name: str
-    label: str
-    classes: tuple[str, ...]
-    values: Mapping[str, str] = field(default_factory=dict)
-    up_to: tuple[float, ...] = ()
-    below: tuple[float, ...] = ()
-    required: bool = False
+    length: StrictInt
+    stride: StrictInt
+    pad: Number | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> WindowRule:
+        if self.length < 2 or self.stride < 1:
+            raise Refusal(
+                f"window length {self.length} and stride {self.stride}; the length must be at"
+                " least 2 and the stride at least 1"
+            )
+        return self
 
 
-@dataclass(frozen=True)
-class SplitRule:
-    """How windows are divided.
+class AttributeEntry(Section):
+    """How a label becomes a class, as far as it does not need the data.
 
-    `by` is label (test = the recordings whose `label` has one of the `test_values`), recording
-    (a random `test` part of the recordings), subject (`folds` of people, one of them the test) or
-    window (a random `test` part of all windows; only the split `paper` may do that).
-    `within` names what the random choice is spread evenly over; recordings that share the label
-    `together` (a phone and a watch worn at once) stay on one side; `validation` is the part of
-    training that is put aside, chosen in the same way.
+    Parameters
+    ----------
+    label : str, optional
+        The recording's label; default: the attribute's name.
+    classes : tuple of str
+        The names of the classes.
+    values : dict, optional
+        Translates values of the label to classes.
+    up_to, below : tuple of float, optional
+        Ends of bins, for a label that is a number: upper ends that belong to their bin, or that do
+        not.
+    required : bool, default False
+        Whether a window without a class is dropped; otherwise its class is unknown.
+    description : str, optional
+        What it means, where the names of the classes do not say it.
     """
 
-    by: str
     label: str = ""
-    test_values: tuple[str, ...] = ()
-    test: float = 0.2
-    folds: int = 4
+    classes: tuple[Text, ...] = ()
+    values: dict[str, Text] = {}
+    up_to: tuple[Number, ...] = ()
+    below: tuple[Number, ...] = ()
+    required: StrictBool = False
+    description: str = Field("", exclude=True)
+
+    @property
+    def bin_ends(self) -> tuple[float, ...]:
+        """The ends of the bins, of either kind."""
+        return self.up_to or self.below
+
+    @model_validator(mode="after")
+    def _check_values(self) -> AttributeEntry:
+        for target in self.values.values():
+            if self.classes and target not in self.classes:
+                raise refuse_unknown("class", target, self.classes)
+        if self.up_to and self.below:
+            raise Refusal("it has both up_to and below; choose one")
+        return self
+
+
+class AttributeRule(AttributeEntry):
+    """How a label becomes a class; its classes are named."""
+
+    classes: tuple[Text, ...]
+
+    @property
+    def meaning(self) -> str:
+        """Its description, or its classes."""
+        return self.description or ", ".join(self.classes)
+
+    @model_validator(mode="after")
+    def _check_classes(self) -> AttributeRule:
+        if len(set(self.classes)) != len(self.classes) or not self.classes:
+            raise Refusal("it needs classes, each once")
+        ends = self.bin_ends
+        if ends and (len(self.classes) != len(ends) + 1 or list(ends) != sorted(set(ends))):
+            raise Refusal(
+                f"it has {len(ends)} bin ends and {len(self.classes)} classes; n rising ends make"
+                " n + 1 classes"
+            )
+        return self
+
+
+class SplitRule(Section):
+    """How windows are divided into training and test.
+
+    Parameters
+    ----------
+    by : {"label", "recording", "subject", "window"}
+        label: the test is the recordings whose `label` has one of the `test_values`; recording: a
+        random `test` share of the recordings; subject: one of `folds` of people; window: a random
+        `test` share of all windows.
+    label, test_values
+        For a split by label.
+    test : float, default 0.2
+        The share of the test.
+    folds : int, default 4
+        How many folds of people.
+    within : tuple of str
+        Attributes over whose classes the random choice is spread evenly.
+    together : str, optional
+        Recordings that share this label (a phone and a watch worn at once) stay on one side.
+    validation : float, default 0.2
+        The share of training that is put aside, chosen in the same way as the test.
+    seed : int, default 0
+        The seed of the random choice.
+    """
+
+    by: Literal["label", "recording", "subject", "window"]
+    label: str = ""
+    test_values: tuple[Text, ...] = ()
+    test: Number = 0.2
+    folds: StrictInt = 4
     within: tuple[str, ...] = ()
     together: str = ""
-    validation: float = 0.2
-    seed: int = 0
+    validation: Number = 0.2
+    seed: StrictInt = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> SplitRule:
+        if not (0 < self.test < 1 and 0 < self.validation < 1 and self.folds >= 2):
+            raise Refusal("test and validation must lie between 0 and 1, and folds be 2 or more")
+        return self
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """Everything between a dataset's files and its windows; `digest` names it in every result.
+class Protocol(Section):
+    """Everything between a dataset's files and its windows; its digest stands in every result.
 
-    No `channels` means all that the recordings have. With `pad`, each recording is cut, or filled
-    up at its end with that value, to one window.
+    Parameters
+    ----------
+    dataset : str
+        The dataset's name.
+    version : int
+        Counts the changes of the file.
+    sample_rate : float
+        Samples a second of the windows.
+    window : WindowRule
+        How windows are cut.
+    channels : tuple of ChannelRule
+        The channels of the windows; empty ("all" in the file): all that the recordings have.
+    attributes : dict of str to AttributeRule
+        How labels become classes.
+    splits : dict of str to SplitRule
+        How windows are divided.
+    default_split : str
+        The split that is taken where none is named.
+    form : {"real", "complex", "magnitude"}, default "real"
+        What is kept of complex samples.
+    people : tuple of str, optional
+        The people that are taken; default: all.
+    where : dict, optional
+        The values of labels that a recording must have to be taken.
+    options : dict, optional
+        What else the data depends on (options of simulated data, the TOML of a table).
     """
 
     dataset: str
-    version: int
-    sample_rate: float
-    length: int
-    stride: int
-    channels: tuple[ChannelRule, ...]
-    attributes: tuple[AttributeRule, ...]
-    splits: Mapping[str, SplitRule]
+    version: StrictInt
+    sample_rate: SampleRate
+    window: WindowRule
+    channels: Channels
+    attributes: dict[str, AttributeRule]
+    splits: dict[str, SplitRule]
     default_split: str
-    form: str = "real"
-    pad: float | None = None
-    people: tuple[str, ...] = ()
-    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    digest: str = ""
+    form: Literal["real", "complex", "magnitude"] = "real"
+    people: tuple[Text, ...] = ()
+    where: dict[str, tuple[Text, ...]] = {}
+    options: dict[str, Any] = {}
+
+    @property
+    def digest(self) -> str:
+        """Sixteen digits that change with every value (but not with descriptions)."""
+        text = canonical_json(self.model_dump(mode="json"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rule(self, split: str | None) -> tuple[str, SplitRule]:
-        """The name and rule of a split, the default one where none is named."""
+        """The name and rule of a split; the default one where none is named."""
         name = split or self.default_split
         if name not in self.splits:
             raise refuse_unknown(f"protocol for {self.dataset}", name, list(self.splits))
         return name, self.splits[name]
 
+    @field_validator("channels", mode="before")
+    @classmethod
+    def _check_channels(cls, channels: Any) -> Any:
+        if channels == "all":
+            return ()
+        if isinstance(channels, str):
+            raise Refusal(f'it must be a list, or "all"; it is "{channels}"')
+        if channels == []:
+            raise Refusal('it is empty; name some, or write "all"')
+        return channels
+
+    @model_validator(mode="after")
+    def _check(self) -> Protocol:
+        if self.default_split not in self.splits:
+            raise refuse_unknown("split", self.default_split, list(self.splits))
+        if "subject" in self.attributes:
+            raise Refusal("'subject' is an attribute of every dataset; leave it out")
+        for name, split in self.splits.items():
+            # Test windows would be near copies of training windows; the papers did so anyway.
+            overlap = self.window.stride < self.window.length
+            if split.by == "window" and name != "paper" and overlap:
+                raise Refusal(
+                    f"split '{name}' draws single windows, but windows overlap (stride"
+                    f" {self.window.stride} of {self.window.length}), so test windows would be"
+                    " near copies of training windows; split by recording or subject, or call it"
+                    " 'paper'"
+                )
+        return self
+
+
+class Card(Section):
+    """What is known of a dataset as its authors publish it.
+
+    Parameters
+    ----------
+    title, modality, channels, licence, citation, url : str
+        As its authors publish them.
+    people : int
+        How many people it has.
+    hours : float, optional
+        Recorded time; None where the authors do not say, or where it means nothing (photographs).
+    sample_rate : float
+        Samples a second, as recorded.
+    obtain : str
+        What to download and how to lay it out, as the end of "To get it, ...".
+    subject : str, default "the person"
+        What the attribute `subject` stands for.
+    """
+
+    title: str
+    modality: str
+    people: int
+    hours: float | None = None
+    sample_rate: float
+    channels: str
+    licence: str
+    citation: str
+    url: str
+    obtain: str
+    subject: str = "the person"
+
 
 def packaged_protocol(dataset: str) -> Protocol:
     """The protocol that comes with the package.
 
+    Examples
+    --------
     >>> protocol = packaged_protocol("motionsense")
-    >>> protocol.length, protocol.stride, [channel.name for channel in protocol.channels]
-    (128, 10, ['rotation rate magnitude', 'acceleration magnitude'])
+    >>> protocol.window.length, [channel.name for channel in protocol.channels]
+    (128, ['rotation rate magnitude', 'acceleration magnitude'])
     """
+    content = _packaged(dataset)
+    del content["card"]
+    return validated(Protocol, content, f"{dataset}.toml")
+
+
+def packaged_card(dataset: str) -> Card:
+    """The card that comes with the package.
+
+    Examples
+    --------
+    >>> packaged_card("watch").people
+    10
+    """
+    return validated(Card, _packaged(dataset)["card"], f"{dataset}.toml, card")
+
+
+def _packaged(dataset: str) -> dict[str, Any]:
+    """The content of a packaged file; one that `extends` another says only what differs."""
     text = (files("sensorveil.data") / "protocols" / f"{dataset}.toml").read_text("utf-8")
-    return read_protocol(tomllib.loads(text), f"{dataset}.toml")
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file, with or without a byte-order mark."""
-    try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
-        raise Refusal(f"{path} is missing") from None
-    except IsADirectoryError:
-        raise Refusal(f"{path} is a folder, and a TOML file was expected") from None
-    except UnicodeDecodeError:
-        raise Refusal(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise Refusal(f"{path} is not TOML: {error}") from None
-
-
-def read_protocol(content: Mapping[str, Any], where: str) -> Protocol:
-    """A protocol from the content of its file; `where` names the file in refusals."""
-    try:
-        protocol = _parse(content)
-    except KeyError as error:
-        raise Refusal(f"{where}: the entry {error} is missing") from None
-    except (TypeError, AttributeError, ValueError) as error:
-        raise Refusal(f"{where}: {error}") from None
-    _check(protocol, where)
-    return protocol
-
-
-def _parse(content: Mapping[str, Any]) -> Protocol:
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return Protocol(
-        dataset=content["dataset"],
-        version=int(content["version"]),
-        sample_rate=float(content["rate"]),
-        length=int(content["window"]["length"]),
-        stride=int(content["window"]["stride"]),
-        channels=_channels(content["channels"]),
-        attributes=tuple(_attribute(n, entry) for n, entry in content["attributes"].items()),
-        splits={name: _split(entry) for name, entry in content["splits"].items()},
-        default_split=content["default_split"],
-        form=content.get("form", "real"),
-        pad=content["window"].get("pad"),
-        people=tuple(str(person) for person in content.get("people", ())),
-        where={k: tuple(str(v) for v in values) for k, values in content.get("where", {}).items()},
-        digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
-    )
-
-
-def _channels(entries: str | list[str | Mapping[str, Any]]) -> tuple[ChannelRule, ...]:
-    if isinstance(entries, str):
-        if entries != "all":
-            raise Refusal(f'channels must be a list, or "all"; it is "{entries}"')
-        return ()
-    if not entries:
-        raise Refusal('channels is empty; name some, or write "all"')
-    return tuple(_channel(entry) for entry in entries)
-
-
-def _channel(entry: str | Mapping[str, Any]) -> ChannelRule:
-    if isinstance(entry, str):
-        return ChannelRule(entry)
-    return ChannelRule(entry["name"], tuple(entry.get("magnitude_of", ())))
-
-
-def _attribute(name: str, entry: Mapping[str, Any]) -> AttributeRule:
-    _check_entries(entry, AttributeRule, f"attribute '{name}'")
-    rest: dict[str, Any] = {k: v for k, v in entry.items() if k not in ("label", "classes")}
-    if "values" in rest:
-        rest["values"] = {key: str(value) for key, value in rest["values"].items()}
-    for end in {"up_to", "below"} & set(rest):
-        rest[end] = tuple(float(value) for value in entry[end])
-    classes = tuple(str(value) for value in entry["classes"])
-    return AttributeRule(name, entry.get("label", name), classes, **rest)
-
-
-def _split(entry: Mapping[str, Any]) -> SplitRule:
-    _check_entries(entry, SplitRule, "split")
-    rest = {k: v for k, v in entry.items() if k not in ("test_values", "within")}
-    return SplitRule(
-        test_values=tuple(str(value) for value in entry.get("test_values", ())),
-        within=tuple(entry.get("within", ())),
-        **rest,
-    )
-
-
-def _check_entries(entry: Mapping[str, Any], rule: type, what: str) -> None:
-    """Refuses a misspelt entry, which would else be passed over in silence."""
-    if not isinstance(entry, Mapping):
-        raise Refusal(f"{what} must be a table of entries, not {entry!r}")
-    for name in entry:
-        known = [part.name for part in fields(rule) if part.name != "name"]
-        if name not in known:
-            raise refuse_unknown(f"entry of {what}", name, known)
-
-
-def _check(protocol: Protocol, where: str) -> None:
-    """Refuses what no recording could fit."""
-    if protocol.length < 2 or protocol.stride < 1:
-        raise Refusal(
-            f"{where}: window length {protocol.length} and stride {protocol.stride};"
-            " the length must be at least 2 and the stride at least 1"
-        )
-    if not 0 < protocol.sample_rate < math.inf:
-        raise Refusal(f"{where}: the rate is {protocol.sample_rate}; it must be above 0 Hz")
-    if protocol.form not in ("real", "complex", "magnitude"):
-        raise refuse_unknown(f"{where}: form", protocol.form, ["real", "complex", "magnitude"])
-    if protocol.default_split not in protocol.splits:
-        raise refuse_unknown(f"{where}: split", protocol.default_split, list(protocol.splits))
-    for rule in protocol.attributes:
-        _check_attribute(rule, where)
-    for name, split in protocol.splits.items():
-        _check_split(name, split, protocol, where)
-
-
-def _check_attribute(rule: AttributeRule, where: str) -> None:
-    ends = rule.up_to or rule.below
-    if rule.name == "subject":
-        raise Refusal(f"{where}: 'subject' is an attribute of every dataset; leave it out")
-    if rule.up_to and rule.below:
-        raise Refusal(f"{where}: attribute '{rule.name}' has both up_to and below; choose one")
-    if ends and (len(rule.classes) != len(ends) + 1 or list(ends) != sorted(set(ends))):
-        raise Refusal(
-            f"{where}: attribute '{rule.name}' has {len(ends)} bin ends and"
-            f" {len(rule.classes)} classes; n rising ends make n + 1 classes"
-        )
-    stray = sorted(set(rule.values.values()) - set(rule.classes))
-    if stray:
-        raise Refusal(
-            f"{where}: attribute '{rule.name}' has no class '{stray[0]}'; it is in values"
-        )
-    if len(set(rule.classes)) != len(rule.classes) or not rule.classes:
-        raise Refusal(f"{where}: attribute '{rule.name}' needs classes, each once")
-
-
-def _check_split(name: str, split: SplitRule, protocol: Protocol, where: str) -> None:
-    known = ["label", "recording", "subject", "window"]
-    if split.by not in known:
-        raise refuse_unknown(f"{where}: split by", split.by, known)
-    if not (0 < split.test < 1 and 0 < split.validation < 1 and split.folds >= 2):
-        raise Refusal(
-            f"{where}: split '{name}' needs test and validation within 0 and 1, and 2 folds or more"
-        )
-    if split.by == "window" and name != "paper" and protocol.stride < protocol.length:
-        raise Refusal(
-            f"{where}: split '{name}' draws single windows, but windows overlap (stride"
-            f" {protocol.stride} of {protocol.length}), so test windows would be near copies of"
-            " training windows; split by recording or subject, or call it 'paper'"
-        )
+    content = tomllib.loads(text)
+    if "extends" not in content:
+        return content
+    base: Mapping[str, Any] = _packaged(content.pop("extends"))
+    return {**base, **content, "card": {**base["card"], **content.get("card", {})}}

@@ -1,8 +1,8 @@
-"""What a loader returns: recordings as the authors publish them, before any protocol."""
+"""Recordings as the authors of a dataset publish them, before any protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,19 @@ from sensorveil.errors import Refusal
 class Recording:
     """One continuous signal of one person, with its labels.
 
-    `signal` is (channels, samples), for an image (channels, height, width): the last axis is the
-    one that windows are cut along. A label is one value for the whole recording (text or number,
-    None where unknown) or an array with one value per sample. `time` (seconds, one per sample) is
-    given only where the samples are not evenly spaced.
+    Parameters
+    ----------
+    name : str
+        A name that no other recording of the dataset has.
+    subject : str
+        The person.
+    signal : array of shape (channels, samples) or (channels, height, width)
+        Windows are cut along the last axis.
+    labels : mapping of str to value or array
+        One value for the whole recording (text, a number, or None where unknown), or an array with
+        one value a sample.
+    time : array of shape (samples,), optional
+        Seconds; only where the samples are not evenly spaced.
     """
 
     name: str
@@ -28,13 +37,24 @@ class Recording:
     time: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recordings:
-    """All recordings of a dataset, with the names of their channels and their rate in Hz.
+    """All recordings of a dataset.
 
+    Parameters
+    ----------
+    items : tuple of Recording
+        The recordings.
+    channels : tuple of str
+        The names of the channels, the same in every recording.
+    sample_rate : float
+        Samples a second.
+
+    Examples
+    --------
     >>> walk = Recording("walk-1", "ann", np.zeros((2, 500), "float32"), {"activity": "walking"})
-    >>> Recordings((walk,), channels=("acc", "gyro"), sample_rate=50.0).hours
-    0.002777777777777778
+    >>> Recordings((walk,), channels=("acc", "gyro"), sample_rate=50.0)
+    <Recordings: 1 of 1 people, 0.00 hours at 50 Hz, channels acc, gyro>
     """
 
     items: tuple[Recording, ...]
@@ -51,10 +71,35 @@ class Recordings:
                 raise Refusal(f"recording '{item.name}' appears twice; names must be unique")
             seen.add(item.name)
 
+    @classmethod
+    def by_name(
+        cls, items: Iterable[Recording], channels: tuple[str, ...], sample_rate: float
+    ) -> Recordings:
+        """The recordings in the order of their names."""
+        return cls(tuple(sorted(items, key=lambda item: item.name)), channels, sample_rate)
+
+    def __repr__(self) -> str:
+        people = len({item.subject for item in self.items})
+        return (
+            f"<Recordings: {len(self.items)} of {people} people, {self.hours:.2f} hours at"
+            f" {self.sample_rate:g} Hz, channels {shortened(self.channels)}>"
+        )
+
     @property
     def hours(self) -> float:
         """Recorded time of all recordings together."""
         return sum(item.signal.shape[-1] for item in self.items) / self.sample_rate / 3600
+
+
+def shortened(names: tuple[str, ...], most: int = 8) -> str:
+    """Some names in one line.
+
+    >>> shortened(("a", "b", "c"), most=2)
+    'a, b, ... (3)'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])}, ... ({len(names)})"
 
 
 def _check(item: Recording, channels: int) -> None:

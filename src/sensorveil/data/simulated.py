@@ -1,13 +1,10 @@
-"""Simulated gait, WiFi and images, of people about whom everything is known."""
+"""Simulated gait, Wi-Fi and images of people, with the true values behind every window."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from numbers import Integral, Real
@@ -17,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from sensorveil.data.dataset import Card, GeneratedDataset
+from sensorveil.data.dataset import GeneratedDataset
 from sensorveil.data.population import Attribute, Population, Truth
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -29,28 +26,33 @@ _EFFECT = (0.0, 10.0)
 _SHARE = (0.0, 1.0)
 _COUNTS = {"people": 2, "recordings": 1, "windows": 1, "seed": 0}
 _DEFAULTS = {"recordings": 2, "jitter": 1.0, "noise": 0.02, "seed": 0}
-_MADE: dict[str, Any] = {
-    "licence": "none needed: made on the spot",
-    "citation": "none: made by sensorveil",
-    "url": "none",
-    "obtain": "just load it: it is made on the spot",
-}
-
 Physical = Mapping[str, np.ndarray]
 """Each parameter in its own units, (recordings, windows)."""
 
 
 class Simulation(GeneratedDataset):
-    """What the simulated datasets share: options, truth, and a protocol that knows the options.
+    """What the simulated datasets share: options, the truth, and a protocol with the options.
 
-    A recording is a run of segments of exactly one window, each drawn from its own values, so a
-    window has one truth. `load("simulated", **options)` gives the windows, and
-    `Simulated(**options).truth` what is true of them: same options and seed, same data.
+    A recording is a sequence of segments of exactly one window, each drawn from its own values, so
+    a window has one truth. `load("simulated", **options)` gives the windows, and
+    `Simulated(**options).truth` the values behind them: same options and seed, same data.
 
-    Options are counts (people, recordings of each person and activity, windows of each
-    recording), the strength of each attribute, identity, jitter (see `population`), the noise of
-    the sensor in the signal's units, a share of people, and the seed.
+    Parameters
+    ----------
+    people, recordings, windows : int
+        How many people, recordings of each person and activity, windows of each recording.
+    identity, jitter : float
+        How much people, and windows of one person, differ (see `population`).
+    noise : float, default 0.02
+        The sensor's noise, in the signal's units.
+    seed : int, default 0
+        The seed.
+    **options
+        The strength of each attribute, by its name, and the share of people with the second class
+        of one (`male`, `light`).
 
+    Examples
+    --------
     >>> simulation = Simulated(people=12, gender=3.0, windows=5)
     >>> simulation.truth.values.shape, simulation.truth.population.parameters[:2]
     ((480, 5), ('cadence', 'intensity'))
@@ -61,7 +63,7 @@ class Simulation(GeneratedDataset):
     attributes: ClassVar[tuple[Attribute, ...]]
     defaults: ClassVar[Mapping[str, float]]
     shares: ClassVar[Mapping[str, str]] = {}
-    """Options that say what part of the people has the second class of an attribute."""
+    """Options that are the share of people with the second class of an attribute."""
 
     def __init__(self, **options: Any) -> None:
         for name in options:
@@ -84,14 +86,12 @@ class Simulation(GeneratedDataset):
 
     def protocol(self) -> Protocol:
         """The packaged protocol; its digest differs where any option does."""
-        protocol = super().protocol()
-        text = json.dumps([protocol.digest, self.options], sort_keys=True)
-        return replace(protocol, digest=hashlib.sha256(text.encode()).hexdigest()[:16])
+        return super().protocol().model_copy(update={"options": self.options})
 
     @cached_property
     def truth(self) -> Truth:
         """The people, and the values behind each window."""
-        options = self.options
+        options, protocol = self.options, self.protocol()
         people, per_recording = options["people"], options.get("windows", 1)
         population = Population.draw(
             tuple(self.parameters),
@@ -100,7 +100,7 @@ class Simulation(GeneratedDataset):
             people=people,
             identity=options["identity"],
             jitter=options["jitter"],
-            rng=self._generator(0),
+            rng=self._rng(0),
             shares={attribute: options[name] for name, attribute in self.shares.items()},
         )
         shown = [a for a in self.attributes if not a.of_person]
@@ -109,14 +109,14 @@ class Simulation(GeneratedDataset):
         labels = {"subject": grid[0]}
         labels |= {name: codes[grid[0]] for name, codes in population.codes.items()}
         labels |= {a.name: codes for a, codes in zip(shown, grid[1:-2], strict=True)}
-        jitter = self._generator(1).standard_normal((grid.shape[1], len(self.parameters)))
+        jitter = self._rng(1).standard_normal((grid.shape[1], len(self.parameters)))
         effects = population.centres({n: codes for n, codes in labels.items() if n != "subject"})
         return Truth(
             population=population,
             recordings=_names(people, shown, options["recordings"]),
             per_recording=per_recording,
-            length=super().protocol().length,
-            digest=self.protocol().digest,
+            length=protocol.window.length,
+            digest=protocol.digest,
             values=effects + population.deviations[grid[0]] + options["jitter"] * jitter,
             labels=labels,
         )
@@ -127,8 +127,8 @@ class Simulation(GeneratedDataset):
         values = truth.values.reshape(len(truth.recordings), truth.per_recording, -1)
         units = zip(self.parameters.items(), np.moveaxis(values, -1, 0), strict=True)
         physical = {name: base + unit * value for (name, (base, unit)), value in units}
-        signals = self.render(physical, protocol, self._generator(2))
-        signals += self.options["noise"] * _white(signals, self._generator(3))
+        signals = self.render(physical, protocol, self._rng(2))
+        signals += self.options["noise"] * _white(signals, self._rng(3))
         codes = {name: code[:: truth.per_recording] for name, code in truth.labels.items()}
         items = tuple(
             Recording(
@@ -142,14 +142,14 @@ class Simulation(GeneratedDataset):
         return Recordings(items, tuple(c.name for c in protocol.channels), protocol.sample_rate)
 
     @abstractmethod
-    def render(self, physical: Physical, protocol: Protocol, generator: Generator) -> np.ndarray:
+    def render(self, physical: Physical, protocol: Protocol, rng: Generator) -> np.ndarray:
         """Signals (recordings, channels, ...) without noise, from parameters in physical units.
 
-        The generator is for phases and the like alone.
+        Only phases and the like are drawn from `rng`.
         """
 
-    def _generator(self, purpose: int) -> Generator:
-        """One stream of chance per purpose, so that no option shifts the draws of another."""
+    def _rng(self, purpose: int) -> Generator:
+        """One stream of random numbers a purpose, so that no option shifts the draws of another."""
         return np.random.default_rng([self.options["seed"], purpose])
 
 
@@ -157,20 +157,6 @@ class Simulated(Simulation):
     """Gait: acceleration up and forward (g) and angular velocity (rad/s) of a phone in a pocket."""
 
     name = "simulated"
-    card = Card(
-        title="Simulated gait",
-        modality="imu",
-        people=40,
-        hours=4.55,
-        sample_rate=50.0,
-        channels="acceleration up and forward (g), angular velocity (rad/s)",
-        attributes={
-            "activity": "downstairs, upstairs, walking, jogging",
-            "gender": "female or male",
-            "weight": "light, medium, heavy",
-        },
-        **_MADE,
-    )
     parameters: ClassVar[Mapping[str, tuple[float, float]]] = {
         "cadence": (math.log(1.9), 0.05),  # log of cycles a second
         "intensity": (math.log(0.3), 0.12),  # log of the root mean square up, in g
@@ -217,10 +203,10 @@ class Simulated(Simulation):
         "male": 0.5,
     }
 
-    def render(self, physical: Physical, protocol: Protocol, generator: Generator) -> np.ndarray:
+    def render(self, physical: Physical, protocol: Protocol, rng: Generator) -> np.ndarray:
         """Two harmonics whose phase runs on through the whole recording, on top of gravity."""
         each = {name: value[..., None] for name, value in physical.items()}
-        phase = _phase(np.exp(physical["cadence"]), protocol, generator)
+        phase = _phase(np.exp(physical["cadence"]), protocol, rng)
         ratio = np.exp(each["harmonic"])
         # Divided so that the intensity is the root mean square whatever the harmonic.
         level = np.exp(each["intensity"]) / np.sqrt((1 + ratio**2) / 2)
@@ -236,19 +222,6 @@ class SimulatedCsi(Simulation):
     """WiFi channel state: 3 antennas by 10 subcarriers, a wall's echo and one moving body."""
 
     name = "simulated-csi"
-    card = Card(
-        title="Simulated WiFi channel state",
-        modality="csi",
-        people=20,
-        hours=2.84,
-        sample_rate=20.0,
-        channels="3 receiving antennas by 10 subcarriers, complex",
-        attributes={
-            "activity": "breathing, waving, bending, walking",
-            "room": "office or corridor",
-        },
-        **_MADE,
-    )
     parameters: ClassVar[Mapping[str, tuple[float, float]]] = {
         "doppler": (math.log(1.5), 0.06),  # log of turns of the moving path's phase a second
         "reach": (math.log(0.3), 0.12),  # log of the moving path's amplitude; the direct one has 1
@@ -282,11 +255,11 @@ class SimulatedCsi(Simulation):
         "identity": 1.5,
     }
 
-    def render(self, physical: Physical, protocol: Protocol, generator: Generator) -> np.ndarray:
+    def render(self, physical: Physical, protocol: Protocol, rng: Generator) -> np.ndarray:
         """Direct path, echo and moving path added, as the antennas and subcarriers see them."""
         antenna, carrier = np.indices((3, 10)).reshape(2, 30)
         each = {name: value[..., None] for name, value in physical.items()}
-        moving = np.exp(1j * _phase(np.exp(physical["doppler"]), protocol, generator))
+        moving = np.exp(1j * _phase(np.exp(physical["doppler"]), protocol, rng))
         lag = each["delay"] * carrier + each["angle"] * antenna
         gain = np.exp(each["reach"] - 1j * lag).astype(np.complex64)
         still = (1 + np.exp(each["echo"] - 0.5j * carrier)).astype(np.complex64)
@@ -299,16 +272,6 @@ class SimulatedImages(Simulation):
     """Small images of one blob: `shape` is what it shows, `tone` is the person's."""
 
     name = "simulated-images"
-    card = Card(
-        title="Simulated images",
-        modality="image",
-        people=100,
-        hours=None,
-        sample_rate=1.0,
-        channels="grey, 16 by 16 pixels",
-        attributes={"shape": "tall, round, wide", "tone": "dark or light"},
-        **_MADE,
-    )
     parameters: ClassVar[Mapping[str, tuple[float, float]]] = {
         "aspect": (0.0, 0.12),  # log of width to height
         "size": (math.log(2.5), 0.06),  # log of the blob's spread in pixels
@@ -340,12 +303,12 @@ class SimulatedImages(Simulation):
         "light": 0.5,
     }
 
-    def render(self, physical: Physical, protocol: Protocol, generator: Generator) -> np.ndarray:
+    def render(self, physical: Physical, protocol: Protocol, rng: Generator) -> np.ndarray:
         """A Gaussian blob near the middle, on an even backdrop."""
         value = {name: v[:, 0, None, None] for name, v in physical.items()}
-        length = protocol.length
+        length = protocol.window.length
         row, column = np.indices((length, length))
-        across, down = generator.uniform(-1.5, 1.5, (2, len(value["size"]), 1, 1)) + length / 2
+        across, down = rng.uniform(-1.5, 1.5, (2, len(value["size"]), 1, 1)) + length / 2
         wide = np.exp(value["size"] + value["aspect"] / 2)
         high = np.exp(value["size"] - value["aspect"] / 2)
         distance = ((column - across) / wide) ** 2 + ((row - down) / high) ** 2
@@ -353,21 +316,21 @@ class SimulatedImages(Simulation):
         return image[:, None]
 
 
-def _phase(turns: np.ndarray, protocol: Protocol, generator: Generator) -> np.ndarray:
+def _phase(turns: np.ndarray, protocol: Protocol, rng: Generator) -> np.ndarray:
     """A phase that starts anywhere and runs on through the windows at so many turns a second.
 
     Turns are (recordings, windows), the phase is (recordings, windows, samples).
     """
-    start = generator.uniform(0, 2 * np.pi, (len(turns), 1))
-    steps = np.repeat(turns, protocol.length, axis=1) * (2 * np.pi / protocol.sample_rate)
-    return (start + np.cumsum(steps, axis=1)).reshape(*turns.shape, protocol.length)
+    start = rng.uniform(0, 2 * np.pi, (len(turns), 1))
+    steps = np.repeat(turns, protocol.window.length, axis=1) * (2 * np.pi / protocol.sample_rate)
+    return (start + np.cumsum(steps, axis=1)).reshape(*turns.shape, protocol.window.length)
 
 
-def _white(like: np.ndarray, generator: Generator) -> np.ndarray:
+def _white(like: np.ndarray, rng: Generator) -> np.ndarray:
     """White noise of spread 1, in both parts where the signal is complex."""
-    noise = generator.standard_normal(like.shape, np.float32)
+    noise = rng.standard_normal(like.shape, np.float32)
     if np.iscomplexobj(like):
-        return noise + 1j * generator.standard_normal(like.shape, np.float32)
+        return noise + 1j * rng.standard_normal(like.shape, np.float32)
     return noise
 
 

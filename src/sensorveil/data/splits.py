@@ -1,8 +1,8 @@
-"""Splits: who and what is trained on, chosen on, and tested on."""
+"""Splits: the people and recordings of training, validation and test."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -12,13 +12,19 @@ from sensorveil.data.windows import Origin, Windows
 from sensorveil.errors import Refusal
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """A dataset divided.
 
-    `train` is all that may be learnt from, `test` is looked at once, at the end. Whatever is
-    chosen (a strength, a level, when to stop) is chosen by fitting on `fitting` and looking at
-    `validation`: the two are disjoint parts of `train`.
+    Parameters
+    ----------
+    train : Windows
+        All that a method may be trained on.
+    test : Windows
+        Looked at once, at the end.
+    fitting, validation : Windows
+        Two disjoint parts of `train`: to choose a setting, fit on `fitting` and look at
+        `validation`.
     """
 
     train: Windows
@@ -26,16 +32,22 @@ class Split:
     fitting: Windows
     validation: Windows
 
-    def learnt(self, origin: Origin | None) -> Windows:
-        """What a run whose windows were of this origin was trained on: `fitting` or `train`."""
-        return self.fitting if origin and origin.part == "fitting" else self.train
+    def __repr__(self) -> str:
+        lines = (f"  {field.name}: {getattr(self, field.name)!r}" for field in fields(self))
+        return "\n".join(["<Split", *lines, ">"])
 
-    def before_testing(self) -> Split:
-        """Validation windows take the place of test windows, which nothing is chosen by.
+    def training_windows(self, origin: Origin | None) -> Windows:
+        """The windows that a run of this origin was trained on: `fitting` or `train`."""
+        return self.fitting if origin and origin.subset == "fitting" else self.train
 
+    def for_validation(self) -> Split:
+        """The split with validation windows in the place of test windows, for choosing settings.
+
+        Examples
+        --------
         >>> from sensorveil.data.catalog import load
-        >>> look = load("simulated", "recording", people=4).before_testing()
-        >>> look.train.origin.part, look.test.origin.part
+        >>> split = load("simulated", "recording", people=4).for_validation()
+        >>> split.train.origin.subset, split.test.origin.subset
         ('fitting', 'validation')
         """
         return Split(self.fitting, self.validation, self.fitting, self.validation)
@@ -44,33 +56,46 @@ class Split:
 def split_windows(
     windows: Windows, corpus: Corpus, protocol: Protocol, split: str | None, fold: int = 0
 ) -> Split:
-    """Divides windows by one of the protocol's splits."""
+    """Divides windows by one of the protocol's splits.
+
+    Parameters
+    ----------
+    windows : Windows
+        All windows of a dataset.
+    corpus : Corpus
+        The recordings behind them.
+    protocol : Protocol
+        The dataset's protocol.
+    split : str, optional
+        The name of the split; default: the protocol's default.
+    fold : int, default 0
+        Which fold of people is the test.
+    """
     name, rule = protocol.rule(split)
     if fold and rule.by != "subject":
         raise Refusal(f"split '{name}' has no folds; only splits by subject do")
     if not 0 <= fold < rule.folds:
         raise Refusal(f"fold {fold} of split '{name}' does not exist; it has 0 to {rule.folds - 1}")
-    test = _test_mask(windows, corpus, rule, fold)
-    train = windows.select(~test)
-    held = _validation_mask(train, corpus, rule)
-    parts = {"train": ~test, "test": test, "fitting": ~held, "validation": held}
-    for part, mask in parts.items():
-        if not mask.any():
+    is_test = _test_mask(windows, corpus, rule, fold)
+    train = windows.select(~is_test)
+    is_validation = _validation_mask(train, corpus, rule)
+    subsets = {
+        "train": train,
+        "test": windows.select(is_test),
+        "fitting": train.select(~is_validation),
+        "validation": train.select(is_validation),
+    }
+    for subset, content in subsets.items():
+        if not len(content):
             raise Refusal(
-                f"split '{name}' of {protocol.dataset} leaves no window for {part}; there are"
+                f"split '{name}' of {protocol.dataset} leaves no window for {subset}; there are"
                 f" {len(corpus.recordings)} recordings of {len(corpus.classes['subject'])} people"
             )
-    chosen = {
-        "train": train,
-        "test": windows.select(test),
-        "fitting": train.select(~held),
-        "validation": train.select(held),
-    }
-    origin = Origin(protocol.dataset, name, fold, protocol.digest, part="")
+    origin = Origin(protocol.dataset, name, fold, protocol.digest, subset="")
     return Split(
         **{
-            part: replace(content, origin=replace(origin, part=part))
-            for part, content in chosen.items()
+            subset: replace(content, origin=replace(origin, subset=subset))
+            for subset, content in subsets.items()
         }
     )
 
@@ -79,20 +104,20 @@ def _test_mask(windows: Windows, corpus: Corpus, rule: SplitRule, fold: int) -> 
     if rule.by == "label":
         chosen = np.isin(_fact(corpus, rule.label), rule.test_values)
         return chosen[windows.recording]
-    generator = np.random.default_rng(rule.seed)
+    rng = np.random.default_rng(rule.seed)
     if rule.by == "subject":
-        return _people_mask(windows, rule, rule.folds, fold, generator)
-    return _random_mask(windows, corpus, rule, rule.test, generator)
+        return _people_mask(windows, rule, rule.folds, fold, rng)
+    return _random_mask(windows, corpus, rule, rule.test, rng)
 
 
 def _validation_mask(train: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
-    """The part of training that is put aside, of the same kind as the test part."""
-    generator = np.random.default_rng(rule.seed + 1)
+    """The part of training that is put aside, chosen in the same way as the test."""
+    rng = np.random.default_rng(rule.seed + 1)
     if rule.by == "subject":
         people = len(np.unique(train.subject))
         folds = min(max(2, round(1 / rule.validation)), people)
-        return _people_mask(train, rule, folds, 0, generator)
-    return _random_mask(train, corpus, rule, rule.validation, generator)
+        return _people_mask(train, rule, folds, 0, rng)
+    return _random_mask(train, corpus, rule, rule.validation, rng)
 
 
 def _people_mask(
@@ -102,14 +127,14 @@ def _people_mask(
     people, first = np.unique(windows.subject, return_index=True)
     if len(people) < max(folds, 2):
         raise Refusal(f"{len(people)} people are too few to be dealt to {max(folds, 2)} folds")
-    order = _spread(windows, first, rule.within, rng)
-    dealt = np.empty(len(people), int)
-    dealt[order] = np.arange(len(people)) % folds
-    return (dealt == fold)[np.searchsorted(people, windows.subject)]
+    order = _order_by_class(windows, first, rule.within, rng)
+    fold_of = np.empty(len(people), int)
+    fold_of[order] = np.arange(len(people)) % folds
+    return (fold_of == fold)[np.searchsorted(people, windows.subject)]
 
 
 def units(windows: Windows, corpus: Corpus, rule: SplitRule) -> np.ndarray:
-    """What is drawn as one: the recording, or all recordings that share a label."""
+    """The unit that each window is drawn with: its recording, or all that share a label."""
     if not rule.together:
         return windows.recording
     _, shared = np.unique(_fact(corpus, rule.together), return_inverse=True)
@@ -126,24 +151,24 @@ def _random_mask(
     windows: Windows,
     corpus: Corpus,
     rule: SplitRule,
-    part: float,
+    share: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """A part of the recordings (or windows), spread evenly over the classes in `within`."""
+    """A share of the recordings (or windows), spread evenly over the classes in `within`."""
     if rule.by == "window":
-        first, group = np.arange(len(windows)), np.arange(len(windows))
+        first = unit_of = np.arange(len(windows))
     else:
         unit = units(windows, corpus, rule)
-        _, first, group = np.unique(unit, return_index=True, return_inverse=True)
-    order = _spread(windows, first, rule.within, rng)
-    # Along that order, every 1/part-th is taken: small classes are served in turn.
-    steps = np.floor((np.arange(len(order) + 1) + rng.random()) * part)
+        _, first, unit_of = np.unique(unit, return_index=True, return_inverse=True)
+    order = _order_by_class(windows, first, rule.within, rng)
+    # Along that order, every 1/share-th is taken: small classes are served in turn.
+    steps = np.floor((np.arange(len(order) + 1) + rng.random()) * share)
     chosen = np.empty(len(order), bool)
     chosen[order] = np.diff(steps) > 0
-    return chosen[group]
+    return chosen[unit_of]
 
 
-def _spread(
+def _order_by_class(
     windows: Windows, first: np.ndarray, within: tuple[str, ...], rng: np.random.Generator
 ) -> np.ndarray:
     """A random order in which those of one class (of the attributes in `within`) are together."""

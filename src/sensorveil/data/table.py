@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
-from sensorveil.data.protocol import Protocol
+from sensorveil.data.dataset import Dataset
+from sensorveil.data.io import numbers, read_csv, read_parquet, require_columns
+from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.table_toml import Description, describe, table_protocol
-from sensorveil.data.tables import numbers, read_csv, read_parquet, require_columns
+from sensorveil.data.table_toml import TableDescription, read_description, table_protocol
 from sensorveil.errors import Refusal
 
 if TYPE_CHECKING:
@@ -26,29 +26,31 @@ _LONGEST_GAP = 1.0
 
 
 class Table(Dataset):
-    """The user's own recordings; the place is that of the TOML."""
+    """The user's own recordings; their place is that of the TOML."""
 
     name = "table"
-    card = Card(
-        title="Your own table",
-        modality="any",
-        people=0,
-        hours=None,
-        sample_rate=0.0,
-        channels="those that its TOML names",
-        attributes={"subject": "the person, and whatever else its TOML names"},
-        licence="yours",
-        citation="none",
-        url="docs/table.md",
-        obtain="write a short TOML beside your CSV or Parquet file, as docs/table.md shows",
-    )
 
     def __init__(self) -> None:
         self._place: Path | None = None
         self._content: tuple[Recordings, Protocol] | None = None
 
+    @property
+    def card(self) -> Card:
+        """A card that says how to describe a table."""
+        return Card(
+            title="Your own table",
+            modality="any",
+            people=0,
+            sample_rate=0.0,
+            channels="those that its TOML names",
+            licence="yours",
+            citation="none",
+            url="docs/table.md",
+            obtain="write a short TOML beside your CSV or Parquet file, as docs/table.md shows",
+        )
+
     def locate(self, source: Path | None = None) -> Path:
-        """The TOML; what was read from another place, or earlier, is forgotten."""
+        """The TOML; what was read before is forgotten."""
         if source is None:
             raise Refusal(f"table: no TOML is named; {self.card.obtain} and name that")
         if source.suffix != ".toml":
@@ -72,85 +74,201 @@ class Table(Dataset):
 
     def _loaded(self) -> tuple[Recordings, Protocol]:
         if self._content is None:
-            place = self.locate(self._place)
-            self._content = _load(describe(place))
+            self._content = _TableReader(self.locate(self._place)).read()
         return self._content
 
 
-def _load(about: Description) -> tuple[Recordings, Protocol]:
-    people = _people(about)
-    items: dict[str, Recording] = {}
-    found: dict[str, Path] = {}
-    for path in _files(about):
-        for item in _recordings(path, about, people):
-            if item.name in items:
-                raise Refusal(
-                    f"recording '{item.name}' is in {found[item.name]} and in {path}; keep a"
-                    " recording in one file, or give the parts different names"
-                )
-            items[item.name], found[item.name] = item, path
-    ordered = [items[name] for name in sorted(items)]
-    rate = _rate(about, ordered)
-    protocol = table_protocol(about, ordered, rate)
-    longest = max(item.signal.shape[-1] for item in ordered)
-    if longest * protocol.sample_rate / rate < protocol.length:
-        raise about.refusal(
-            f"a window has {protocol.length} samples, but the longest recording has {longest};"
-            " use a shorter window"
+class _TableReader:
+    """Reads the files of one TOML."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.about: TableDescription = read_description(place)
+        self.people: dict[str, dict[str, str]] = self._read_people()
+
+    def read(self) -> tuple[Recordings, Protocol]:
+        """All recordings, and the protocol."""
+        about = self.about
+        items: dict[str, Recording] = {}
+        found: dict[str, Path] = {}
+        for path in self._files():
+            for item in self._recordings(path):
+                if item.name in items:
+                    raise Refusal(
+                        f"recording '{item.name}' is in {found[item.name]} and in {path}; keep a"
+                        " recording in one file, or give the parts different names"
+                    )
+                items[item.name], found[item.name] = item, path
+        ordered = [items[name] for name in sorted(items)]
+        rate = self._sample_rate(ordered)
+        values = {
+            label: {str(text) for item in ordered for text in np.unique(item.labels[label])}
+            for label in about.labels
+        }
+        people = len({item.subject for item in ordered})
+        protocol = table_protocol(about, self.place, values, people)
+        longest = max(item.signal.shape[-1] for item in ordered)
+        if longest * protocol.sample_rate / rate < protocol.window.length:
+            raise self._refusal(
+                f"a window has {protocol.window.length} samples, but the longest recording has"
+                f" {longest}; use a shorter window"
+            )
+        constant = self._constant_labels(ordered)
+        finished = tuple(_finished(item, rate, constant) for item in ordered)
+        return Recordings(finished, about.columns, rate), protocol
+
+    def _refusal(self, message: str) -> Refusal:
+        return Refusal(f"{self.place}: {message}")
+
+    def _files(self) -> list[Path]:
+        about, base = self.about, self.place.parent
+        patterns = about.files or (about.file or "",)
+        found: list[Path] = []
+        for pattern in patterns:
+            if (base / pattern).is_file():
+                matches = [pattern]
+            else:
+                matches = sorted(glob.glob(pattern, root_dir=base, recursive=True))
+            if not matches:
+                raise self._refusal(f"there is no file '{pattern}' beside it")
+            found += [base / match for match in matches if (base / match).is_file()]
+        people = base / about.people.file if about.people else None
+        files = [path for path in dict.fromkeys(found) if path != people]
+        if not files:
+            raise self._refusal(f"'{patterns[0]}' is no file with recordings")
+        return files
+
+    def _table(self, path: Path, wanted: Sequence[str], text: Iterable[str]) -> Any:
+        """A file as a table; columns of names and classes stay text, as they are written."""
+        import pandas as pd
+
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return read_parquet(path, wanted)
+        about = self.about
+        table = read_csv(
+            path,
+            sep=about.separator or ("\t" if path.suffix.lower() == ".tsv" else ","),
+            decimal=about.decimal,
+            dtype={column: str for column in text if column not in about.numeric_labels},
+            low_memory=False,
+            index_col=None,  # rows that are too long are refused below, with advice
         )
-    whole = _whole_labels(ordered, about)
-    finished = tuple(_finished(item, rate, whole) for item in ordered)
-    return Recordings(finished, about.channels, rate), protocol
+        heading = str(table.columns[0])
+        other = next((mark for mark in ";\t|," if mark in heading), None)
+        if len(table.columns) == 1 and other and heading not in wanted:
+            raise Refusal(
+                f"{path} has the one column '{heading}'; if its cells are separated by"
+                f" {other!r}, write separator = {other!r} in {self.place.name}"
+            )
+        if not isinstance(table.index, pd.RangeIndex):
+            raise Refusal(
+                f"{path} has rows with more cells than its first row has names; name them all"
+            )
+        require_columns(table, wanted, str(path))
+        return table
 
+    def _read_people(self) -> dict[str, dict[str, str]]:
+        """The labels of each person from the table of people, where there is one."""
+        about = self.about
+        if about.people is None:
+            return {}
+        path, key = self.place.parent / about.people.file, about.people.key or about.subject
+        table = self._table(path, [key], [key, *about.labels])
+        labels = [label for label in about.labels if label in table.columns and label != key]
+        self._check_numbers(table, labels, path)
+        names, cells = _text(table[key]), {label: _text(table[label]) for label in labels}
+        people: dict[str, dict[str, str]] = {}
+        for row, name in enumerate(names):
+            if name in people:
+                raise Refusal(f"{path}, row {row + 1}: person '{name}' appears twice")
+            people[name] = {label: str(values[row]) for label, values in cells.items()}
+        return people
 
-def _files(about: Description) -> list[Path]:
-    patterns = about.content.get("files") or [about.content.get("file", "")]
-    base = about.place.parent
-    found: list[Path] = []
-    for pattern in map(str, patterns):
-        if (base / pattern).is_file():
-            matches = [pattern]
-        else:
-            matches = sorted(glob.glob(pattern, root_dir=base, recursive=True))
-        if not matches:
-            raise about.refusal(f"there is no file '{pattern}' beside it")
-        found += [base / match for match in matches if (base / match).is_file()]
-    apart = base / about.content.get("people", {}).get("file", "")
-    files = [path for path in dict.fromkeys(found) if path != apart]
-    if not files:
-        raise about.refusal(f"'{patterns[0]}' is no file with recordings")
-    return files
+    def _check_numbers(self, table: pd.DataFrame, labels: Sequence[str], path: Path) -> None:
+        binned = [label for label in labels if label in self.about.numeric_labels]
+        if binned:
+            numbers(table, binned, str(path))
 
+    def _recordings(self, path: Path) -> Iterator[Recording]:
+        """The recordings of one file, with a time and an array of each label."""
+        about, people = self.about, self.people
+        of_people = next(iter(people.values()), {})
+        own = [label for label in about.labels if label not in of_people]
+        keys = [name for name in (about.subject, about.recording) if name]
+        times = [about.time] if about.time else []
+        table = self._table(path, [*keys, *times, *about.columns], [*keys, *own])
+        missing = [label for label in own if label not in table.columns]
+        if missing and of_people:
+            raise Refusal(f"neither {path} nor the table of people has the column {missing[0]}")
+        require_columns(table, own, str(path))
+        both = [label for label in of_people if label in table.columns]
+        if both:
+            raise Refusal(
+                f"{path} and the table of people both have the column {both[0]}; drop one"
+            )
+        self._check_numbers(table, own, path)
+        signal = _signal(table, about.columns, path)
+        time = _seconds(table[about.time], path) if about.time else None
+        labels = {label: _text(table[label]) for label in own}
+        for subject, name, rows in self._groups(table, keys, path):
+            if people and subject not in people:
+                raise Refusal(f"the table of people has no row for person '{subject}' of {path}")
+            _check_order(rows, None if time is None else time[rows], name, path)
+            cells = {label: values[rows] for label, values in labels.items()}
+            cells |= {n: np.array([value]) for n, value in people.get(subject, {}).items()}
+            seconds = None if time is None else time[rows] - time[rows[0]]
+            yield Recording(name, subject, signal[:, rows], cells, seconds)
 
-def _read(path: Path, wanted: Sequence[str], about: Description, text: Iterable[str]) -> Any:
-    """A file as a table; columns of names and classes stay text, as they are written."""
-    import pandas as pd
+    def _groups(
+        self, table: pd.DataFrame, keys: Sequence[str], path: Path
+    ) -> Iterator[tuple[str, str, np.ndarray]]:
+        """Person, name and rows of each recording.
 
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return read_parquet(path, wanted)
-    separator = about.content.get("separator", "\t" if path.suffix.lower() == ".tsv" else ",")
-    table = read_csv(
-        path,
-        str(path),
-        sep=separator,
-        decimal=about.content.get("decimal", "."),
-        dtype={column: str for column in text if column not in about.binned},
-        low_memory=False,
-        index_col=None,  # rows that are too long are refused below, with advice
-    )
-    heading = str(table.columns[0])
-    other = next((mark for mark in ";\t|," if mark in heading), None)
-    if len(table.columns) == 1 and other and heading not in wanted:
-        raise Refusal(
-            f"{path} has the one column '{heading}'; if its cells are separated by {other!r}, write"
-            f" separator = {other!r} in {about.place.name}"
-        )
-    if not isinstance(table.index, pd.RangeIndex):
-        raise Refusal(
-            f"{path} has rows with more cells than its first row has names; name them all"
-        )
-    require_columns(table, wanted, str(path))
-    return table
+        The name holds the person, since many tables count the recordings of each person from 1.
+        Without a column for it, the rows of one person in one file are one recording.
+        """
+        import pandas as pd
+
+        texts = pd.DataFrame({key: _text(table[key]) for key in keys})
+        for key in keys:
+            empty = (texts[key] == "").to_numpy()
+            if empty.any():
+                raise Refusal(f"{path}, row {int(np.argmax(empty)) + 1}: {key} is empty")
+        file = Path(os.path.relpath(path, self.place.parent)).with_suffix("").as_posix()
+        for values, rows in texts.groupby(list(keys), sort=False).indices.items():
+            parts = [str(value) for value in (values if isinstance(values, tuple) else (values,))]
+            if len(keys) == 1 and self.about.files:
+                parts.append(file)
+            yield parts[0], "/".join(parts), np.asarray(rows)
+
+    def _sample_rate(self, items: Sequence[Recording]) -> float:
+        """The sample rate that the TOML states; the times must agree with it."""
+        stated = self.about.sample_rate
+        steps = [np.diff(item.time) for item in items if item.time is not None]
+        step = float(np.median(np.concatenate(steps))) if any(map(len, steps)) else 0.0
+        if stated is None:
+            hint = f"; by the times, write sample_rate = {1 / step:.4g}" if step else ""
+            raise self._refusal(f"the entry 'sample_rate' (samples per second) is missing{hint}")
+        if self.about.time and not 0.5 < step * stated < 2:
+            raise self._refusal(
+                f"the times step by {step:.4g} s, but sample_rate = {stated:g} means"
+                f" {1 / stated:.4g} s; correct the sample rate, or write times in seconds"
+            )
+        return stated
+
+    def _constant_labels(self, items: Sequence[Recording]) -> set[str]:
+        """The labels that hold for whole recordings, all of them."""
+        constant = {
+            label
+            for label in self.about.labels
+            if all((item.labels[label] == item.labels[label][0]).all() for item in items)
+        }
+        changing = [label for label in self.about.split_labels if label not in constant]
+        if changing:
+            raise self._refusal(
+                f"splits need one {changing[0]} for each recording, but it changes within one"
+            )
+        return constant
 
 
 def _text(column: pd.Series) -> np.ndarray:
@@ -159,78 +277,20 @@ def _text(column: pd.Series) -> np.ndarray:
     return plain.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True).to_numpy(dtype=str)
 
 
-def _people(about: Description) -> dict[str, dict[str, str]]:
-    """The labels of each person from the table of people, where there is one."""
-    section = about.content.get("people")
-    if section is None:
-        return {}
-    if "file" not in section:
-        raise about.refusal("the entry 'file' of people is missing")
-    path, key = about.place.parent / section["file"], section.get("key", about.subject)
-    table = _read(path, [key], about, [key, *about.labels])
-    labels = [label for label in about.labels if label in table.columns and label != key]
-    _check_numbers(table, [label for label in labels if label in about.binned], str(path))
-    names, cells = _text(table[key]), {label: _text(table[label]) for label in labels}
-    people: dict[str, dict[str, str]] = {}
-    for row, name in enumerate(names):
-        if name in people:
-            raise Refusal(f"{path}, row {row + 1}: person '{name}' appears twice")
-        people[name] = {label: str(values[row]) for label, values in cells.items()}
-    return people
-
-
-def _check_numbers(table: pd.DataFrame, columns: Sequence[str], name: str) -> None:
-    if columns:
-        numbers(table, columns, name)
-
-
-def _recordings(
-    path: Path, about: Description, people: dict[str, dict[str, str]]
-) -> Iterator[Recording]:
-    """The recordings of one file, with a time and an array of each label."""
-    constant = next(iter(people.values()), {})
-    own = [label for label in about.labels if label not in constant]
-    keys = [about.subject, *_named(about, "recording")]
-    table = _read(path, [*keys, *_named(about, "time"), *about.channels], about, [*keys, *own])
-    missing = [label for label in own if label not in table.columns]
-    if missing and constant:
-        raise Refusal(f"neither {path} nor the table of people has the column {missing[0]}")
-    require_columns(table, own, str(path))
-    both = [label for label in constant if label in table.columns]
-    if both:
-        raise Refusal(f"{path} and the table of people both have the column {both[0]}; drop one")
-    _check_numbers(table, [label for label in own if label in about.binned], str(path))
-    signal = _signal(table, about, path)
-    time = _times(table[about.content["time"]], path) if "time" in about.content else None
-    labels = {label: _text(table[label]) for label in own}
-    for subject, name, rows in _groups(table, keys, path, about):
-        if people and subject not in people:
-            raise Refusal(f"the table of people has no row for person '{subject}' of {path}")
-        _check_order(rows, None if time is None else time[rows], name, path)
-        cells = {label: values[rows] for label, values in labels.items()}
-        cells |= {n: np.array([value]) for n, value in people.get(subject, {}).items()}
-        seconds = None if time is None else time[rows] - time[rows[0]]
-        yield Recording(name, subject, signal[:, rows], cells, seconds)
-
-
-def _named(about: Description, entry: str) -> list[str]:
-    return [about.content[entry]] if entry in about.content else []
-
-
-def _signal(table: pd.DataFrame, about: Description, path: Path) -> np.ndarray:
-    signal = numbers(table, about.channels, str(path))
+def _signal(table: pd.DataFrame, columns: Sequence[str], path: Path) -> np.ndarray:
+    signal = numbers(table, columns, str(path))
     wrong = np.argwhere(~np.isfinite(signal))
     if len(wrong):
         column, row = (int(i) for i in wrong[0])
         what = "is empty" if np.isnan(signal[column, row]) else "is infinite"
         raise Refusal(
-            f"{path}, row {row + 1}: {about.channels[column]} {what};"
+            f"{path}, row {row + 1}: {columns[column]} {what};"
             " fill the cell, or leave its recording out"
         )
     return signal
 
 
-def _times(column: pd.Series, path: Path) -> np.ndarray:
+def _seconds(column: pd.Series, path: Path) -> np.ndarray:
     """Seconds since the first row, from seconds or from dates and times in ISO form."""
     import pandas as pd
 
@@ -248,31 +308,8 @@ def _times(column: pd.Series, path: Path) -> np.ndarray:
     return values.to_numpy(dtype=np.float64)
 
 
-def _groups(
-    table: pd.DataFrame, keys: Sequence[str], path: Path, about: Description
-) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Person, name and rows of each recording.
-
-    The name holds the person, since many tables count the recordings of each person from 1.
-    Without a column for it, the rows of one person in one file are one recording.
-    """
-    import pandas as pd
-
-    texts = pd.DataFrame({key: _text(table[key]) for key in keys})
-    for key in keys:
-        empty = (texts[key] == "").to_numpy()
-        if empty.any():
-            raise Refusal(f"{path}, row {int(np.argmax(empty)) + 1}: {key} is empty")
-    file = Path(os.path.relpath(path, about.place.parent)).with_suffix("").as_posix()
-    for values, rows in texts.groupby(list(keys), sort=False).indices.items():
-        parts = [str(value) for value in (values if isinstance(values, tuple) else (values,))]
-        if len(keys) == 1 and "files" in about.content:
-            parts.append(file)
-        yield parts[0], "/".join(parts), np.asarray(rows)
-
-
 def _check_order(rows: np.ndarray, time: np.ndarray | None, name: str, path: Path) -> None:
-    """Refuses rows of which nobody can say how they follow each other."""
+    """Refuses rows whose order in the recording cannot be known."""
     if time is None:
         breaks = np.flatnonzero(np.diff(rows) != 1)
         if len(breaks):
@@ -289,44 +326,11 @@ def _check_order(rows: np.ndarray, time: np.ndarray | None, name: str, path: Pat
         )
 
 
-def _rate(about: Description, items: Sequence[Recording]) -> float:
-    """The rate that the TOML states, which the times must bear out."""
-    stated = about.content.get("rate")
-    steps = [np.diff(item.time) for item in items if item.time is not None]
-    step = float(np.median(np.concatenate(steps))) if steps and sum(map(len, steps)) else 0.0
-    if stated is None:
-        hint = f"; by the times, write rate = {1 / step:.4g}" if step else ""
-        raise about.refusal(f"the entry 'rate' (samples per second) is missing{hint}")
-    if not stated > 0:
-        raise about.refusal(f"the rate is {stated}; it must be above 0 Hz")
-    if "time" in about.content and not 0.5 < step * stated < 2:
-        raise about.refusal(
-            f"the times step by {step:.4g} s, but rate = {stated:g} means {1 / stated:.4g} s;"
-            " correct the rate, or write times in seconds"
-        )
-    return float(stated)
-
-
-def _whole_labels(items: Sequence[Recording], about: Description) -> set[str]:
-    """The labels that hold for whole recordings, all of them."""
-    whole = {
-        label
-        for label in about.labels
-        if all((item.labels[label] == item.labels[label][0]).all() for item in items)
-    }
-    changing = [label for label in about.split_labels if label not in whole]
-    if changing:
-        raise about.refusal(
-            f"splits need one {changing[0]} for each recording, but it changes within one"
-        )
-    return whole
-
-
-def _finished(item: Recording, rate: float, whole: set[str]) -> Recording:
-    """The recording with one value for each whole label, and times only where they are uneven."""
+def _finished(item: Recording, rate: float, constant: set[str]) -> Recording:
+    """The recording with one value for each constant label, and times only where uneven."""
     count = item.signal.shape[-1]
     labels = {
-        name: str(cells[0]) if name in whole else cells for name, cells in item.labels.items()
+        name: str(cells[0]) if name in constant else cells for name, cells in item.labels.items()
     }
     if item.time is None:
         return replace(item, labels=labels)

@@ -3,183 +3,168 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
+from pydantic import AfterValidator, StrictInt, field_validator, model_validator
 
-from sensorveil.data.protocol import Protocol, read_protocol, read_toml
-from sensorveil.data.recordings import Recording
-from sensorveil.errors import Refusal, refuse_unknown
-
-_NUMBER = (int, float)
-# Every entry a TOML may have, with its types, so that a slip of the pen is found at once.
-_TOP: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("name", "file", "subject", "recording", "time", "default_split"), (str,)),
-    **dict.fromkeys(("separator", "decimal"), (str,)),
-    **dict.fromkeys(("files", "channels"), (list,)),
-    **dict.fromkeys(("rate", "resample"), _NUMBER),
-    **dict.fromkeys(("window", "people", "splits"), (dict,)),
-    "attributes": (dict, list),
-}
-_WINDOW: dict[str, tuple[type, ...]] = {"length": (int,), "stride": (int,)}
-_PEOPLE: dict[str, tuple[type, ...]] = {"file": (str,), "key": (str,)}
-_CHANNEL: dict[str, tuple[type, ...]] = {"name": (str,), "magnitude_of": (list,)}
-_ATTRIBUTE: dict[str, tuple[type, ...]] = {
-    "label": (str,),
-    "values": (dict,),
-    "required": (bool,),
-    **dict.fromkeys(("classes", "up_to", "below"), (list,)),
-}
-_SPLIT: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("by", "label", "together"), (str,)),
-    **dict.fromkeys(("test_values", "within"), (list,)),
-    **dict.fromkeys(("test", "validation"), _NUMBER),
-    **dict.fromkeys(("folds", "seed"), (int,)),
-}
-_WORDS = {str: "text", list: "a list", dict: "a section", int: "a number", float: "a number"}
+from sensorveil.data.io import Section, read_toml, validated
+from sensorveil.data.protocol import AttributeEntry, Channels, Protocol, SampleRate, SplitRule
+from sensorveil.errors import Refusal
 
 _MOST_NUMBERS = 12
 """More different numbers than this are taken for a measurement that lacks its bins."""
 
 
-@dataclass(frozen=True)
-class Description:
-    """The TOML, checked, with its defaults filled in as far as they do not need the data."""
+def _one_character(text: str) -> str:
+    if len(text) != 1:
+        raise Refusal(f"'{text}' is not one character")
+    return text
 
-    place: Path
-    content: dict[str, Any]
+
+Character = Annotated[str, AfterValidator(_one_character)]
+
+
+class TableWindow(Section):
+    """The section `window`; the stride is half the length unless it is given."""
+
+    length: StrictInt = 128
+    stride: StrictInt | None = None
+
+
+class PeopleTable(Section):
+    """The section `people`: a table with one row a person; `key` is its column of people."""
+
+    file: str
+    key: str | None = None
+
+
+class TableDescription(Section):
+    """What a user's TOML says of a table; docs/table.md shows every entry.
+
+    Parameters
+    ----------
+    subject, recording, time : str
+        The columns of the person, the recording (optional) and the time (optional).
+    channels : tuple of ChannelRule
+        The columns that are channels.
+    attributes : dict of str to AttributeEntry
+        The attributes; a list of columns stands for attributes of those names.
+    file, files : str, tuple of str
+        The data, beside the TOML; one of the two.
+    name : str, optional
+        The dataset's name; default: that of the TOML.
+    sample_rate : float
+        Samples a second, as recorded.
+    resample : float, optional
+        The sample rate of the windows, where it is another.
+    separator, decimal : str, optional
+        Of CSV files.
+    window, people, splits, default_split
+        As in a protocol; what is left out has a default.
+    """
+
     subject: str
-    channels: tuple[str, ...]
-    attributes: dict[str, dict[str, Any]]
-    splits: dict[str, dict[str, Any]]
-    binned: tuple[str, ...]
+    channels: Channels
+    attributes: dict[str, AttributeEntry]
+    file: str | None = None
+    files: tuple[str, ...] = ()
+    name: str = ""
+    recording: str | None = None
+    time: str | None = None
+    sample_rate: SampleRate | None = None
+    resample: SampleRate | None = None
+    separator: Character | None = None
+    decimal: Character = "."
+    window: TableWindow = TableWindow()
+    people: PeopleTable | None = None
+    splits: dict[str, SplitRule] = {}
+    default_split: str = "recording"
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _check_attributes(cls, given: Any) -> Any:
+        return {str(name): {} for name in given} if isinstance(given, list) else given
+
+    @model_validator(mode="after")
+    def _check(self) -> TableDescription:
+        for name in ("subject", "channels", "attributes"):
+            if not getattr(self, name):
+                raise Refusal(f"the entry '{name}' is missing")
+        if (self.file is None) == (not self.files):
+            raise Refusal("name the data by either 'file' or 'files'")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns behind the channels."""
+        return tuple(dict.fromkeys(name for rule in self.channels for name in rule.sources))
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The columns that become labels."""
-        wanted = [entry["label"] for entry in self.attributes.values()]
+        wanted = [entry.label or name for name, entry in self.attributes.items()]
         return tuple(dict.fromkeys([*wanted, *self.split_labels]))
 
     @property
     def split_labels(self) -> tuple[str, ...]:
-        """The columns that splits ask for, which must hold for whole recordings."""
-        return tuple(
-            entry[name]
-            for entry in self.splits.values()
-            for name in ("label", "together")
-            if name in entry
-        )
+        """The columns that splits ask for; they must hold for whole recordings."""
+        wanted = [name for rule in self.splits.values() for name in (rule.label, rule.together)]
+        return tuple(name for name in wanted if name)
 
-    def refusal(self, message: str) -> Refusal:
-        """A refusal that names the TOML."""
-        return Refusal(f"{self.place}: {message}")
+    @property
+    def numeric_labels(self) -> tuple[str, ...]:
+        """The columns of labels that are cut into bins."""
+        entries = self.attributes.items()
+        return tuple(entry.label or name for name, entry in entries if entry.bin_ends)
 
 
-def describe(place: Path) -> Description:
-    """Reads a TOML and refuses what is missing, misspelt or of the wrong kind."""
-    content = read_toml(place)
-    where = str(place)
-    _check_entries(content, _TOP, where)
-    for name in ("subject", "channels", "attributes"):
-        if not content.get(name):
-            raise Refusal(f"{where}: the entry '{name}' is missing")
-    if ("file" in content) == ("files" in content):
-        raise Refusal(f"{where}: name the data by either 'file' or 'files'")
-    if any(len(content.get(name, ",")) != 1 for name in ("separator", "decimal")):
-        raise Refusal(f"{where}: separator and decimal are one character each")
-    _check_entries(content.get("window", {}), _WINDOW, f"{where}, window")
-    _check_entries(content.get("people", {}), _PEOPLE, f"{where}, people")
-    given = content["attributes"]
-    given = {name: {} for name in given} if isinstance(given, list) else given
-    splits = content.get("splits", {})
-    _check_sections(given, _ATTRIBUTE, f"{where}, attributes")
-    _check_sections(splits, _SPLIT, f"{where}, splits")
-    attributes = {str(n): {"label": str(n), **entry} for n, entry in given.items()}
-    for name, entry in attributes.items():
-        _check_values(entry, f"{where}, attributes.{name}")
-    return Description(
-        place=place,
-        content=content,
-        subject=content["subject"],
-        channels=_columns(content["channels"], where),
-        attributes=attributes,
-        splits=splits,
-        binned=tuple(
-            entry["label"] for entry in attributes.values() if "up_to" in entry or "below" in entry
-        ),
-    )
+def read_description(place: Path) -> TableDescription:
+    """Reads a TOML and refuses what is missing, misspelt or of the wrong type."""
+    return validated(TableDescription, read_toml(place), str(place))
 
 
-def _check_entries(
-    section: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], where: str
-) -> None:
-    for name, value in section.items():
-        if name not in known:
-            raise refuse_unknown(f"{where}: entry", name, list(known))
-        if type(value) not in known[name]:
-            kind = _WORDS.get(known[name][0], "true or false")
-            raise Refusal(f"{where}: '{name}' must be {kind}, not {value!r}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise Refusal(f"{where}: '{name}' is {value}; it must be a finite number")
+def table_protocol(
+    about: TableDescription, place: Path, found: dict[str, set[str]], people: int
+) -> Protocol:
+    """The protocol of a table: what the TOML leaves out is found in the data or has a default.
 
-
-def _check_sections(
-    sections: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], where: str
-) -> None:
-    for name, entry in sections.items():
-        if not isinstance(entry, dict):
-            raise Refusal(f"{where}: '{name}' must be a section, not {entry!r}")
-        _check_entries(entry, known, f"{where}.{name}")
-
-
-def _check_values(entry: Mapping[str, Any], where: str) -> None:
-    """Refuses a translation to a class that does not exist."""
-    classes = [str(value) for value in entry.get("classes", ())]
-    for target in entry.get("values", {}).values():
-        if classes and str(target) not in classes:
-            raise refuse_unknown(f"{where}: class", str(target), classes)
-
-
-def _columns(channels: list[Any], where: str) -> tuple[str, ...]:
-    """The columns behind the channels: a magnitude needs the .x, .y and .z of its vectors."""
-    columns: list[str] = []
-    for entry in channels:
-        if isinstance(entry, dict):
-            _check_entries(entry, _CHANNEL, f"{where}, channels")
-            columns += [f"{v}.{axis}" for v in entry.get("magnitude_of", ()) for axis in "xyz"]
-        else:
-            columns.append(str(entry))
-    return tuple(dict.fromkeys(columns))
-
-
-def table_protocol(about: Description, items: Sequence[Recording], rate: float) -> Protocol:
-    """The protocol of a table: what the TOML leaves out is found in the data or has a default."""
-    window = {"length": 128, **about.content.get("window", {})}
-    window.setdefault("stride", max(1, window["length"] // 2))
-    attributes = {
-        name: _attribute(name, entry, items, about) for name, entry in about.attributes.items()
-    }
-    people = len({item.subject for item in items})
+    Parameters
+    ----------
+    about : TableDescription
+        What the TOML says.
+    place : Path
+        The TOML.
+    found : dict of str to set of str
+        The values of each label in the data.
+    people : int
+        How many people the data has.
+    """
+    given: dict[str, Any] = about.model_dump()
     content = {
-        "dataset": about.content.get("name", about.place.stem),
+        "dataset": about.name or place.stem,
         "version": 1,
-        "rate": about.content.get("resample", rate),
-        "window": window,
-        "channels": about.content["channels"],
-        "attributes": attributes,
+        "sample_rate": about.resample or about.sample_rate,
+        "window": {
+            "length": about.window.length,
+            "stride": max(1, about.window.length // 2),
+            **about.window.model_dump(exclude_none=True),
+        },
+        "channels": given["channels"],
+        "attributes": {
+            name: {**entry, "classes": _classes(name, about.attributes[name], found, place)}
+            for name, entry in given["attributes"].items()
+        },
         "splits": _splits(about, people),
-        "default_split": about.content.get("default_split", "recording"),
-        # Not read, but part of the digest: another TOML is another protocol.
-        "table": about.content,
+        "default_split": about.default_split,
+        "options": given,  # another TOML is another protocol
     }
-    return read_protocol(content, str(about.place))
+    return validated(Protocol, content, str(place))
 
 
-def _splits(about: Description, people: int) -> dict[str, dict[str, Any]]:
+def _splits(about: TableDescription, people: int) -> dict[str, dict[str, Any]]:
     """The splits that every table has, and the user's."""
     first = next(iter(about.attributes))
     splits: dict[str, dict[str, Any]] = {
@@ -187,51 +172,40 @@ def _splits(about: Description, people: int) -> dict[str, dict[str, Any]]:
     }
     if people >= 3:  # one to test on, one to validate on, one to fit on
         splits["subject"] = {"by": "subject", "folds": min(5, people)}
-    splits |= about.splits
+    splits |= {n: rule.model_dump(exclude_unset=True) for n, rule in about.splits.items()}
     for name, split in splits.items():
-        if split.get("by") == "subject":
+        if split["by"] == "subject":
             # Whole people are put aside for validation: at least one of those in training.
             trained = people - math.ceil(people / max(2, split.get("folds", 4)))
             splits[name] = {"validation": max(0.2, 1 / max(2, trained)), **split}
     return splits
 
 
-def _attribute(
-    name: str, entry: Mapping[str, Any], items: Sequence[Recording], about: Description
-) -> dict[str, Any]:
-    """The rule of an attribute, with classes where the TOML lists none."""
-    values = {key: str(target) for key, target in entry.get("values", {}).items()}
-    classes = [str(value) for value in entry.get("classes", ())]
-    if not classes and (entry.get("up_to") or entry.get("below")):
-        classes = bin_names(entry.get("up_to", ()), entry.get("below", ()))
+def _classes(
+    name: str, entry: AttributeEntry, found: dict[str, set[str]], place: Path
+) -> Sequence[str]:
+    """The classes that the TOML lists, or those of its bins, or those found in the data."""
+    classes: Sequence[str] = entry.classes
+    if not classes and entry.bin_ends:
+        classes = bin_names(entry.up_to, entry.below)
     elif not classes:
-        classes = _found_classes(name, entry["label"], values, items, about)
+        values = found[entry.label or name] - {""}
+        classes = sorted({entry.values.get(value, value) for value in values})
+        if len(classes) > _MOST_NUMBERS and _all_numbers(classes):
+            raise Refusal(
+                f"{place}: attribute '{name}' has {len(classes)} different numbers; give its bins"
+                " by up_to or below, or list its classes"
+            )
     if len(classes) < 2:
         only = f"one class only, '{classes[0]}'" if classes else "no class"
-        raise about.refusal(f"attribute '{name}' has {only}; list its classes, or leave it out")
-    return {**entry, "values": values, "classes": classes}
-
-
-def _found_classes(
-    name: str,
-    label: str,
-    values: Mapping[str, str],
-    items: Sequence[Recording],
-    about: Description,
-) -> list[str]:
-    found = {str(text) for item in items for text in np.unique(item.labels[label])} - {""}
-    classes = sorted({values.get(text, text) for text in found})
-    if len(classes) > _MOST_NUMBERS and all(_is_number(text) for text in classes):
-        raise about.refusal(
-            f"attribute '{name}' has {len(classes)} different numbers; give its bins by up_to or"
-            " below, or list its classes"
-        )
+        raise Refusal(f"{place}: attribute '{name}' has {only}; list its classes, or leave it out")
     return classes
 
 
-def _is_number(text: str) -> bool:
+def _all_numbers(values: Iterable[str]) -> bool:
     try:
-        float(text)
+        for value in values:
+            float(value)
     except ValueError:
         return False
     return True
@@ -240,13 +214,15 @@ def _is_number(text: str) -> bool:
 def bin_names(up_to: Sequence[float], below: Sequence[float]) -> list[str]:
     """Names for the classes of a number that is cut at some ends.
 
+    Examples
+    --------
     >>> bin_names([70, 90], [])
     ['up to 70', 'above 70 to 90', 'above 90']
     >>> bin_names([], [80])
     ['below 80', 'from 80']
     """
     if up_to:
-        middle = [f"above {a} to {b}" for a, b in pairwise(up_to)]
-        return [f"up to {up_to[0]}", *middle, f"above {up_to[-1]}"]
-    middle = [f"from {a} to below {b}" for a, b in pairwise(below)]
-    return [f"below {below[0]}", *middle, f"from {below[-1]}"]
+        middle = [f"above {a:.12g} to {b:.12g}" for a, b in pairwise(up_to)]
+        return [f"up to {up_to[0]:.12g}", *middle, f"above {up_to[-1]:.12g}"]
+    middle = [f"from {a:.12g} to below {b:.12g}" for a, b in pairwise(below)]
+    return [f"below {below[0]:.12g}", *middle, f"from {below[-1]:.12g}"]

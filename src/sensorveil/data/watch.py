@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Dataset
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.errors import Refusal
 
@@ -24,25 +24,6 @@ class Watch(Dataset):
     """Seven shoulder exercises by ten people, with a watch on the left or the right wrist."""
 
     name = "watch"
-    card = Card(
-        title="Smartwatch shoulder exercises",
-        modality="imu",
-        people=10,
-        hours=1.36,
-        sample_rate=50.0,
-        channels="acceleration x, y, z (g) and angular velocity x, y, z (rad/s)",
-        attributes={
-            "exercise": "one of seven shoulder exercises of physiotherapy",
-            "side": "the arm that wears the watch",
-        },
-        licence="BSD-3-Clause, as the package seglearn that carries it",
-        citation=(
-            "Burns, Leung, Hardisty, Whyne, Henry, McLachlin: Shoulder physiotherapy exercise"
-            " recognition, Physiological Measurement 39 (2018) 075007, arXiv 1802.01489"
-        ),
-        url="https://github.com/dmbee/seglearn",
-        obtain="run 'pip install seglearn==1.2.5', which carries it",
-    )
 
     def locate(self, source: Path | None = None) -> Path:
         """The file inside the installed package; the package itself is never imported."""
@@ -71,8 +52,7 @@ class Watch(Dataset):
                     labels={"exercise": exercise, "side": side},
                 )
             )
-        items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), tuple(content["X_labels"]), sample_rate=50.0)
+        return Recordings.by_name(items, tuple(content["X_labels"]), sample_rate=50.0)
 
 
 class _ArraysOnly(pickle.Unpickler):

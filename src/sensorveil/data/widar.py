@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Dataset
 from sensorveil.data.intel5300 import CHANNELS, channels_first, read_log, unit_power
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.errors import Refusal
@@ -62,33 +62,6 @@ class Widar(Dataset):
     """Zheng and others, the logs of single receivers."""
 
     name = "widar"
-    card = Card(
-        title="Widar3.0",
-        modality="csi",
-        people=17,
-        hours=143.7,
-        sample_rate=1000.0,
-        channels="3 receive antennas x 30 subcarriers, complex, each packet of unit mean power",
-        attributes={
-            "gesture": "22 gestures in all, nine of them in the protocol",
-            "location": "where the person stands, 1 to 8",
-            "orientation": "which way the person faces, 1 to 5",
-            "subject": "the person",
-        },
-        licence="not stated; open access at IEEE DataPort",
-        citation=(
-            "Zheng, Zhang, Qian, Zhang, Liu, Wu, Yang: Zero-Effort Cross-Domain Gesture Recognition"
-            " with Wi-Fi, MobiSys 2019, doi 10.1145/3307334.3326081; the data: doi"
-            " 10.21227/7znf-qp86"
-        ),
-        url="https://ieee-dataport.org/open-access/widar-30-wifi-based-activity-recognition-dataset",
-        obtain=(
-            "download CSI_20181130 from http://tns.thss.tsinghua.edu.cn/widar3.0 or IEEE DataPort"
-            " (other days if wanted) and unpack it as 20181130/user5/user5-1-1-1-1-r1.dat and so"
-            " on; all is held in memory, a third of a megabyte a file, so take only the receivers"
-            " (r1 to r6) that are wanted"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads all logs; those that cannot be read are named together, since a few are broken."""

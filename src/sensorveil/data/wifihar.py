@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sensorveil.data.dataset import Card, Dataset
+from sensorveil.data.dataset import Dataset
 from sensorveil.data.intel5300 import CHANNELS, SUBCARRIERS, channels_first, read_log
+from sensorveil.data.io import numbers, read_csv, zip_members
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.data.tables import read_csv
 from sensorveil.errors import Refusal
 
 _NAME = re.compile(
@@ -32,40 +31,12 @@ class WifiHar(Dataset):
     """Alsaify and others."""
 
     name = "wifihar"
-    card = Card(
-        title="WiFi-HAR (Wi-Fi activity recognition with and without line of sight)",
-        modality="csi",
-        people=30,
-        hours=None,
-        sample_rate=320.0,
-        channels="3 receive antennas x 30 subcarriers, complex, in the tool's counts",
-        attributes={
-            "activity": "standing, sitting, lying down, turning (of 12 activities)",
-            "weight": "below 80 kg, from 80 kg; only with people.csv",
-            "gender": "female or male; only with people.csv",
-            "subject": "the person",
-        },
-        licence="CC BY 4.0",
-        citation=(
-            "Alsaify, Almazari, Alazrai, Daoud: A dataset for Wi-Fi-based human activity"
-            " recognition in line-of-sight and non-line-of-sight indoor environments, Data in Brief"
-            " 33 (2020) 106534, doi 10.1016/j.dib.2020.106534"
-        ),
-        url="https://data.mendeley.com/datasets/v38wjmz6f6/1",
-        obtain=(
-            "download Environment 1 (the protocol needs no other) from"
-            " https://data.mendeley.com/datasets/v38wjmz6f6/1, zipped or unpacked, into one folder;"
-            " the files do not tell who is how heavy, so for weight and gender put a people.csv"
-            " beside them with the columns subject, weight (kg) and gender (female or male)"
-        ),
-    )
 
     def read(self, source: Path) -> Recordings:
         """Reads the CSV files, unpacked or in zips, or the logs of the authors' repository."""
         people = _people(source)
         items = [_recording(name, content, people) for name, content in _trials(source)]
-        items.sort(key=lambda item: item.name)
-        return Recordings(tuple(items), CHANNELS, sample_rate=320.0)
+        return Recordings.by_name(items, CHANNELS, sample_rate=320.0)
 
 
 def _trials(source: Path) -> Iterator[tuple[str, bytes]]:
@@ -73,19 +44,10 @@ def _trials(source: Path) -> Iterator[tuple[str, bytes]]:
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     for path in paths:
         if path.suffix.lower() == ".zip":
-            yield from _zipped(path)
+            for name, content in zip_members(path, _NAME):
+                yield f"{path}: {name}", content
         elif _NAME.search(path.name) and path.is_file():
             yield str(path), path.read_bytes()
-
-
-def _zipped(archive: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with zipfile.ZipFile(archive) as content:
-            for name in sorted(content.namelist()):
-                if _NAME.search(name):
-                    yield f"{archive}: {name}", content.read(name)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise Refusal(f"{archive} is not a whole zip file ({error}); download it again") from None
 
 
 def _recording(name: str, content: bytes, people: dict[int, dict[str, Any]]) -> Recording:
@@ -159,15 +121,12 @@ def _people(source: Path) -> dict[int, dict[str, Any]]:
     place = (source if source.is_dir() else source.parent) / _PEOPLE
     if not place.is_file():
         return {}
-    table = read_csv(place, str(place), ["subject", "weight", "gender"])
+    table = read_csv(place, ["subject", "weight", "gender"])
+    weights = numbers(table, ["weight"], str(place), np.float64)[0]
     people: dict[int, dict[str, Any]] = {}
-    for row in table.itertuples():
+    for row, weight in zip(table.itertuples(), weights.tolist(), strict=True):
         code = re.fullmatch(r"S?(\d+)", str(row.subject).strip(), re.IGNORECASE)
         gender = str(row.gender).strip().lower()
-        try:
-            weight = float(row.weight)
-        except ValueError:
-            raise Refusal(f"{place}: weight '{row.weight}' is no number") from None
         if code is None or gender not in ("female", "male", "nan"):
             raise Refusal(
                 f"{place}: subject '{row.subject}', gender '{row.gender}'; subjects are 1 or S01,"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensorveil.signal_features import (
+from sensorveil.data.signal_features import (
     acceleration_channels,
     dominant_frequency,
     energy,
