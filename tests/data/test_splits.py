@@ -260,6 +260,6 @@ def test_two_people_leave_nobody_for_validation() -> None:
 
 def test_what_a_run_was_trained_on() -> None:
     split = load("simulated", "subject", people=8, recordings=1, windows=3)
-    assert split.learnt(split.fitting.origin) is split.fitting
-    assert split.learnt(split.train.origin) is split.train
-    assert split.learnt(None) is split.train
+    assert split.training_windows(split.fitting.origin) is split.fitting
+    assert split.training_windows(split.train.origin) is split.train
+    assert split.training_windows(None) is split.train

@@ -117,8 +117,8 @@ def test_tuning_learns_from_fitting_windows_and_reads_validation_windows(setting
         lambda own, windows, **rest: looked.append(windows) or obfuscate(own, windows, **rest),
     )
     run_experiment("tuning", setting, lambda so_far: None)
-    assert [part.origin.part for part in learnt] == ["fitting"]
-    assert [part.origin.part for part in looked] == ["validation"] * 8
+    assert [part.origin.subset for part in learnt] == ["fitting"]
+    assert [part.origin.subset for part in looked] == ["validation"] * 8
     assert not setting.split.fitting.coverage()[looked[0].coverage() > 0].any()
 
 

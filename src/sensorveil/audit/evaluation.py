@@ -154,7 +154,7 @@ def check_folds(obfuscators: list[Obfuscator]) -> None:
     if len(alike) > 1:
         raise Refusal("runs of different methods, settings or policies cannot be pooled")
     places = {
-        replace(obfuscator.origin_, part="") if obfuscator.origin_ else None
+        replace(obfuscator.origin_, subset="") if obfuscator.origin_ else None
         for obfuscator in obfuscators
     }
     if len(obfuscators) > 1 and len(places) < len(obfuscators):
@@ -166,7 +166,7 @@ def check_unseen(obfuscator: Obfuscator, split: Split) -> None:
     trained, test = obfuscator.origin_, split.test.origin
     if trained is None or test is None or trained.dataset != test.dataset:
         return
-    if replace(trained, part="") != replace(test, part=""):
+    if replace(trained, subset="") != replace(test, subset=""):
         raise Refusal(
             f"a run trained on split {trained.split}, fold {trained.fold} (protocol"
             f" {trained.protocol}) cannot be scored on split {test.split}, fold {test.fold}"

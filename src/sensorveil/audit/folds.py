@@ -41,7 +41,7 @@ def second(obfuscator: Obfuscator, split: Split, others: Sequence[Obfuscator] = 
         obfuscator.preset, obfuscator.seed + 1, obfuscator.device, **obfuscator.about()
     )
     return again.fit(
-        split.learnt(obfuscator.origin_), obfuscator.policy_.keep, obfuscator.policy_.hide
+        split.training_windows(obfuscator.origin_), obfuscator.policy_.keep, obfuscator.policy_.hide
     )
 
 

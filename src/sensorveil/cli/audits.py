@@ -199,7 +199,7 @@ def _retrained(
         again = type(obfuscator)(
             obfuscator.preset, obfuscator.seed, obfuscator.device, **obfuscator.about()
         )
-        learnt = parts.learnt(obfuscator.origin_)
+        learnt = parts.training_windows(obfuscator.origin_)
         obfuscators.append(again.fit(learnt, obfuscator.policy_.keep, obfuscator.policy_.hide))
         splits.append(parts)
     return obfuscators, splits

@@ -117,7 +117,7 @@ def sweep(
     for name in (obfuscator.policy_.keep[0], obfuscator.policy_.hide[0]):
         if name in left_out:  # an attacker who cannot be right would look like perfect privacy
             raise Refusal(f"attribute '{name}' cannot be swept on this split: {left_out[name]}")
-    if subset == "validation" and obfuscator.origin_ and obfuscator.origin_.part != "fitting":
+    if subset == "validation" and obfuscator.origin_ and obfuscator.origin_.subset != "fitting":
         screen.say(
             "This run saw the validation windows in training; fit --subset fitting avoids it."
         )

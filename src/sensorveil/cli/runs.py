@@ -149,7 +149,7 @@ def extend(
     obfuscator = sensorveil.load_run(run, given.check_device(device))
     split = split_of(obfuscator, run, data, source, option, None, None)
     with screen.bars():
-        more = obfuscator.add_hidden(split.learnt(obfuscator.origin_), hide)
+        more = obfuscator.add_hidden(split.training_windows(obfuscator.origin_), hide)
     sensorveil.save_run(more, out)
     screen.say(f"{obfuscator.name} now hides {', '.join(more.policy_.hide)}: {out}")
     screen.result({"run": str(out), "hide": list(more.policy_.hide), "metrics": more.metrics_})

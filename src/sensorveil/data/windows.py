@@ -21,14 +21,14 @@ UNKNOWN = -1
 class Origin:
     """Where windows come from; it goes into every run and every result.
 
-    `protocol` is the digest of the protocol file, `part` is train, test, fitting or validation.
+    `protocol` is the digest of the protocol file, `subset` is train, test, fitting or validation.
     """
 
     dataset: str
     split: str
     fold: int
     protocol: str
-    part: str
+    subset: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -221,7 +221,7 @@ def run_experiment(
 
 def split_for(name: str, split: Split) -> Split:
     """What an experiment learns from and looks at: in one to choose by, no test windows."""
-    return split.before_testing() if name == tuning.__name__ else split
+    return split.for_validation() if name == tuning.__name__ else split
 
 
 def _is_known(point: Point, seed: int, known: Sequence[Mapping[str, Any]]) -> bool:

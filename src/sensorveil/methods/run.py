@@ -90,7 +90,7 @@ def run_card(obfuscator: Obfuscator) -> str:
     data = "windows handed over by a program"
     if origin:
         data = (
-            f"{origin.dataset}, split {origin.split}, fold {origin.fold}, part {origin.part}"
+            f"{origin.dataset}, split {origin.split}, fold {origin.fold}, subset {origin.subset}"
             f" (protocol {origin.protocol})"
         )
     beware = list(obfuscator.notices())

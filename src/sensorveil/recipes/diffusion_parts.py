@@ -117,7 +117,7 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """
     asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
-    look = split.before_testing()
+    look = split.for_validation()
     seed = plan.seeds[0]
     first, second = (
         plan.made(recipe, row.method, one, row.settings).fit(look.train, recipe.keep, recipe.hide)
@@ -161,7 +161,7 @@ def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     class is read: a method that tells nothing is read right as often as classes happen to agree.
     """
     asked, recipe = recipe.parts["validated"], replace(recipe.only_last(), unlisted=())
-    plan = replace(plan, split=plan.split.before_testing(), runs=(), windows=asked["windows"])
+    plan = replace(plan, split=plan.split.for_validation(), runs=(), windows=asked["windows"])
     models, test = raw_models(recipe, plan), plan.test
     found: dict[str, Any] = {
         "seeds": list(plan.seeds),
