@@ -13,11 +13,11 @@ from collections import defaultdict
 import numpy as np
 
 import sensorveil
+from sensorveil.data.signal_features import power_spectrum, within_correlation
 from sensorveil.data.windows import Scaling, Windows
 from sensorveil.measures.counting import counted_advantage, people_folds
 from sensorveil.methods.seal_code import RECORDING, Movement, Past, offered
 from sensorveil.progress import track
-from sensorveil.data.signal_features import power_spectrum, within_correlation
 
 FOLDS = range(4)
 SIZES = ((9, 5, 1), (9, 5, 3), (9, 5, 5), (9, 3, 3), (5, 3, 3), (7, 3, 1), (1, 1, 1))

@@ -25,7 +25,7 @@ TOML = """
 file = "walks.csv"
 subject = "person"
 recording = "session"
-rate = 50
+sample_rate = 50
 channels = ["ax", "ay"]
 attributes = ["activity", "gender"]
 

@@ -41,9 +41,9 @@ def record(
     return struct.pack(">HB", len(content) + 1, 0xBB) + content
 
 
-def log(csi: np.ndarray, rate: float = 1000.0, start: int = 0) -> bytes:
+def log(csi: np.ndarray, sample_rate: float = 1000.0, start: int = 0) -> bytes:
     """A log of packets (packets, rx, tx, 30) at an even rate."""
-    step = 1e6 / rate
+    step = 1e6 / sample_rate
     return b"".join(record(m, start + round(i * step)) for i, m in enumerate(csi))
 
 

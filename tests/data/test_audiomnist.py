@@ -212,7 +212,7 @@ def test_hubert_end_to_end_with_a_tiny_model(official, tmp_path, monkeypatch):
 
 def test_hubert_protocol_differs_only_in_the_window():
     one, other = AudioMnist().protocol(), AudioMnistHubert().protocol()
-    assert (other.length, other.stride) == (768, 768)
+    assert (other.window.length, other.window.stride) == (768, 768)
     assert one.attributes == other.attributes
     assert one.splits == other.splits
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorveil.data.corpus import Corpus, apply_protocol
-from sensorveil.data.protocol import Protocol, read_protocol
+from sensorveil.data.io import validated
+from sensorveil.data.protocol import Protocol
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
@@ -20,7 +21,7 @@ from sensorveil.errors import Refusal
 PLAIN: dict[str, Any] = {
     "dataset": "mine",
     "version": 1,
-    "rate": 50,
+    "sample_rate": 50,
     "default_split": "recording",
     "channels": "all",
     "window": {"length": 8, "stride": 4},
@@ -30,7 +31,7 @@ PLAIN: dict[str, Any] = {
 
 
 def protocol(**changes: Any) -> Protocol:
-    return read_protocol({**copy.deepcopy(PLAIN), **changes}, "mine.toml")
+    return validated(Protocol, {**copy.deepcopy(PLAIN), **changes}, "mine.toml")
 
 
 def recording(

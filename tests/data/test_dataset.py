@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from sensorveil.data.dataset import PREPARED, Card, Dataset, GeneratedDataset, data_home
-from sensorveil.data.protocol import Protocol, read_protocol
+from sensorveil.data.dataset import PREPARED, Dataset, GeneratedDataset, data_home
+from sensorveil.data.io import validated
+from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.errors import Refusal
 
@@ -20,7 +21,6 @@ CARD = Card(
     hours=None,
     sample_rate=50.0,
     channels="x",
-    attributes={"act": "walk or run"},
     licence="MIT",
     citation="none",
     url="https://example.org/mine",
@@ -32,7 +32,7 @@ class Mine(Dataset):
     """The level of its signal is the number in the file `value`."""
 
     name: ClassVar[str] = "mine"
-    card: ClassVar[Card] = CARD
+    card = CARD  # type: ignore[assignment]
     version = 1
 
     def read(self, source: Path) -> Recordings:
@@ -44,14 +44,14 @@ class Mine(Dataset):
         content = {
             "dataset": "mine",
             "version": self.version,
-            "rate": 50,
+            "sample_rate": 50,
             "default_split": "recording",
             "channels": ["x"],
             "window": {"length": 8, "stride": 4},
             "attributes": {"act": {"classes": ["walk", "run"]}},
             "splits": {"recording": {"by": "recording"}},
         }
-        return read_protocol(content, "mine.toml")
+        return validated(Protocol, content, "mine.toml")
 
 
 class Newer(Mine):
@@ -60,7 +60,7 @@ class Newer(Mine):
 
 class Made(GeneratedDataset):
     name = "mine"
-    card = CARD
+    card = CARD  # type: ignore[assignment]
     protocol = Mine.protocol  # type: ignore[assignment]
     version = 1
 

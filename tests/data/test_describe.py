@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sensorveil.data.catalog import load, load_whole
-from sensorveil.data.describe import available, describe
+from sensorveil.data.catalog import available, describe, load, load_whole
 
 
 def test_watch_by_hand() -> None:
     about = describe("watch")
     windows, _, _ = load_whole("watch")
     assert (about["people"], about["recordings"], about["hours"]) == (10, 140, 1.356)
-    assert (about["rate"], about["window"]) == (50.0, {"length": 128, "stride": 64})
+    assert (about["sample_rate"], about["window"]) == (50.0, {"length": 128, "stride": 64})
     assert about["channels"] == ["ax", "ay", "az", "wx", "wy", "wz"]
     assert about["windows"] == len(windows)
     exercise = about["attributes"]["exercise"]

@@ -109,7 +109,7 @@ def test_people_of_the_papers_give_the_papers_groups() -> None:
     assert {f"{number:02d}" for number in people} == set(protocol.people)
     female = [number for number, person in people.items() if person["gender"] == "female"]
     assert female == [3, 5, 6, 10, 11, 16, 19, 25, 26, 36, 38, 41, 46, 50, 54, 58]
-    ends = {rule.name: rule.up_to for rule in protocol.attributes if rule.up_to}
+    ends = {name: rule.up_to for name, rule in protocol.attributes.items() if rule.up_to}
     groups = {
         name: Counter(sum(person[name] > end for end in ends[name]) for person in people.values())
         for name in ends
@@ -193,7 +193,7 @@ def test_protocol_of_the_papers(papers_folder: Path) -> None:
 
 def test_splits_keep_people_and_recordings_apart(papers_folder: Path) -> None:
     corpus, rules = MobiAct().corpus(papers_folder), packaged_protocol("mobiact")
-    windows = corpus.windows(rules.length, rules.stride, ("activity",))
+    windows = corpus.windows(rules.window.length, rules.window.stride, ("activity",))
     for fold in range(6):
         split = split_windows(windows, corpus, rules, "subject", fold)
         assert set(split.train.subject).isdisjoint(split.test.subject)
@@ -254,7 +254,7 @@ def test_wrong_raw_files(tmp_path: Path) -> None:
 def test_wrong_folders(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("nothing")
     assert "no file like WAL_1_1_annotated.csv" in refusal(tmp_path)
-    assert "is no folder" in refusal(tmp_path / "notes.md")
+    assert "is not a folder" in refusal(tmp_path / "notes.md")
     (tmp_path / "Readme.txt").write_text("Version 1")
     assert "Readme.txt has no table of subjects" in refusal(tmp_path)
     (tmp_path / "Readme.txt").write_text(README.replace("|  F ", "|  X "))

@@ -134,7 +134,8 @@ def test_windows_by_the_protocol(packed: Path) -> None:
 
 
 def test_the_bins_of_the_papers() -> None:
-    ends = {rule.name: rule.up_to for rule in MotionSense().protocol().attributes if rule.up_to}
+    rules = MotionSense().protocol().attributes
+    ends = {name: rule.up_to for name, rule in rules.items() if rule.up_to}
     assert ends == {"weight": (70, 90), "age": (25, 30), "height": (170, 180)}
 
 

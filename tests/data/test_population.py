@@ -223,5 +223,5 @@ def test_what_cannot_be_asked_is_refused() -> None:
         population.best_accuracy("gender", people="strangers")
     with pytest.raises(Refusal, match="0 windows"):
         population.best_accuracy("gender", 0)
-    with pytest.raises(Refusal, match="what the attacker is told"):
+    with pytest.raises(Refusal, match="'known' gives the attacker"):
         population.best_accuracy("activity", known=True)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sensorveil.data.catalog import load
 from sensorveil.data.corpus import Corpus, apply_protocol
-from sensorveil.data.protocol import Protocol, read_protocol
+from sensorveil.data.io import validated
+from sensorveil.data.protocol import Protocol
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.data.splits import Split, split_windows
 from sensorveil.data.windows import Origin, Windows
@@ -21,7 +22,7 @@ from sensorveil.errors import Refusal
 CONTENT: dict[str, Any] = {
     "dataset": "mine",
     "version": 1,
-    "rate": 50,
+    "sample_rate": 50,
     "default_split": "paper",
     "channels": ["x"],
     "window": {"length": 8, "stride": 4},
@@ -41,7 +42,7 @@ CONTENT: dict[str, Any] = {
 def protocol(**splits: Any) -> Protocol:
     content = copy.deepcopy(CONTENT)
     content["splits"] |= splits
-    return read_protocol(content, "mine.toml")
+    return validated(Protocol, content, "mine.toml")
 
 
 def corpus(people: int = 12, trials: int = 4, seed: int = 0) -> Corpus:
@@ -66,7 +67,9 @@ def corpus(people: int = 12, trials: int = 4, seed: int = 0) -> Corpus:
 
 def divided(name: str, fold: int = 0, rules: Protocol | None = None, **shape: int) -> Split:
     rules, content = rules or protocol(), corpus(**shape)
-    return split_windows(content.windows(rules.length, rules.stride), content, rules, name, fold)
+    return split_windows(
+        content.windows(rules.window.length, rules.window.stride), content, rules, name, fold
+    )
 
 
 def places(windows: Windows) -> set[tuple[int, int]]:
@@ -171,7 +174,7 @@ def test_the_seed_decides(name: str) -> None:
     seeds = {}
     for seed in (0, 0, 1):
         content["splits"][name]["seed"] = seed
-        split = divided(name, rules=read_protocol(content, "mine.toml"))
+        split = divided(name, rules=validated(Protocol, content, "mine.toml"))
         found = (places(split.test), places(split.validation))
         if seed in seeds:
             assert seeds[seed] == found

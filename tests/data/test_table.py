@@ -22,7 +22,7 @@ TOML = """
 file = "walks.csv"
 subject = "person"
 recording = "session"
-rate = 50
+sample_rate = 50
 channels = ["ax", "ay"]
 attributes = ["activity"]
 [window]
@@ -62,7 +62,7 @@ def all_windows(path: Path) -> Any:
     made = Table()
     corpus = made.corpus(path)
     rules = made.protocol()
-    return corpus.windows(rules.length, rules.stride)
+    return corpus.windows(rules.window.length, rules.window.stride)
 
 
 def refusal(path: Path) -> str:
@@ -293,12 +293,12 @@ def test_byte_order_marks(tmp_path: Path) -> None:
 
 
 TOML_MISTAKES = [
-    ("rate = 50", "rat = 50", "'rat' is unknown; known: attributes, channels"),
-    ("rate = 50", "", "'rate' (samples per second) is missing"),
-    ("rate = 50", 'rate = "50"', "'rate' must be a number"),
-    ("rate = 50", "rate = 0", "above 0 Hz"),
-    ("rate = 50", "rate = inf", "finite"),
-    ("rate = 50", 'rate = 50\ntime = "session"', "times step by"),
+    ("sample_rate = 50", "sample_rat = 50", "'sample_rat' is unknown; known: attributes, channels"),
+    ("sample_rate = 50", "", "'sample_rate' (samples per second) is missing"),
+    ("sample_rate = 50", 'sample_rate = "50"', "'sample_rate' must be a number"),
+    ("sample_rate = 50", "sample_rate = 0", "above 0 Hz"),
+    ("sample_rate = 50", "sample_rate = inf", "finite"),
+    ("sample_rate = 50", 'sample_rate = 50\ntime = "session"', "times step by"),
     ('subject = "person"', "", "'subject' is missing"),
     ('subject = "person"', 'subject = "who"', "lacks the column who; it has person, session"),
     ('["ax", "ay"]', '["ax", "az"]', "lacks the column az"),
@@ -324,7 +324,7 @@ TOML_MISTAKES = [
         "split 'x' is unknown; known: recording, subject",
     ),
     ("[window]", "[people]\nfile = 'no.csv'\n[window]", "no.csv is missing"),
-    ("[window]", "[people]\n[window]", "'file' of people"),
+    ("[window]", "[people]\n[window]", "people: the entry 'file' is missing"),
     ("[window]", "[splits.a]\nby = 'subject'\nfold = 3\n[window]", "splits.a: entry 'fold' is"),
     ("[window]", "[splits.a]\nby = 'window'\n[window]", "near copies"),
     ("[window]", "[window", "is not TOML"),
@@ -394,8 +394,8 @@ def test_mistakes_in_times(tmp_path: Path, table: pd.DataFrame, expected: str) -
 
 
 def test_rate_is_estimated_but_not_assumed(tmp_path: Path) -> None:
-    path = written(tmp_path, toml=TOML.replace("rate = 50", 'time = "t"'))
-    assert "write rate = 50" in refusal(path)
+    path = written(tmp_path, toml=TOML.replace("sample_rate = 50", 'time = "t"'))
+    assert "write sample_rate = 50" in refusal(path)
 
 
 def test_recording_in_two_files(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sensorveil.audit.results import SignalUtility
-from sensorveil.data.windows import Scaling, Windows
 from sensorveil.data.signal_features import (
     acceleration_channels,
     dominant_frequency,
@@ -18,6 +17,7 @@ from sensorveil.data.signal_features import (
     step_counts,
     within_correlation,
 )
+from sensorveil.data.windows import Scaling, Windows
 
 _BATCH = 1024
 _SHORTEST = 8  # samples of a window below which it has no spectrum worth a word

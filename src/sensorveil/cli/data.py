@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +17,7 @@ app = typer.Typer(help="Datasets: what there is, what is here, and preparing the
 @app.command("list", cls=given.Command)
 def list_datasets(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
     """All datasets, and whether their files are here."""
-    from sensorveil.data.catalog import NAMES, dataset
-    from sensorveil.data.describe import available
+    from sensorveil.data.catalog import NAMES, available, dataset
 
     screen = Screen(quiet, as_json)
     found = [(name, dataset(name).card, available(name)) for name in NAMES]
@@ -38,7 +36,7 @@ def list_datasets(quiet: given.Quiet = False, as_json: given.AsJson = False) -> 
             for name, card, here in found
         ],
     )
-    screen.result([{"name": name, **asdict(card), "here": here} for name, card, here in found])
+    screen.result([{"name": name, **card.model_dump(), "here": here} for name, card, here in found])
 
 
 @app.command("info", cls=given.Command)
@@ -50,18 +48,19 @@ def info(
     as_json: given.AsJson = False,
 ) -> None:
     """A dataset's card, and what its files here hold."""
-    from sensorveil.data.catalog import dataset
-    from sensorveil.data.describe import available, describe
+    from sensorveil.data.catalog import available, dataset, describe
 
     screen = Screen(quiet, as_json)
     options = given.data_options(option, name)
     table = name.endswith(".toml")
     made = dataset("table" if table else name, **options)
-    card = asdict(made.card)
+    card = made.card.model_dump()
     screen.say(f"{made.card.title} ({'table' if table else name})")
     for entry in ("channels", "licence", "citation", "url"):
         screen.say(f"  {entry}: {card[entry]}")
-    for attribute, meaning in made.card.attributes.items():
+    attributes = {} if table else made.protocol().attributes
+    meanings = {"subject": made.card.subject, **{n: r.meaning for n, r in attributes.items()}}
+    for attribute, meaning in meanings.items():
         screen.say(f"  {attribute}: {meaning}")
     if not table and source is None and not available(name):
         screen.say(f"  Its files are not here. To get it, {made.card.obtain}.")
@@ -100,7 +99,7 @@ def _print_measured(screen: Screen, here: dict[str, Any]) -> None:
     window = here["window"]
     screen.say(
         f"  here: {here['people']} people, {here['recordings']} recordings, {here['hours']} hours"
-        f" at {here['rate']:g} Hz; {here['windows']} windows of {window['length']} at stride"
+        f" at {here['sample_rate']:g} Hz; {here['windows']} windows of {window['length']} at stride"
         f" {window['stride']} (protocol version {here['protocol']['version']},"
         f" {here['protocol']['digest']})"
     )

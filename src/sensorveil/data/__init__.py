@@ -1,8 +1,8 @@
 """Recordings in, windows out."""
 
 from sensorveil.data.catalog import NAMES, dataset, folds, load
-from sensorveil.data.dataset import Card, Dataset
-from sensorveil.data.protocol import Protocol
+from sensorveil.data.dataset import Dataset
+from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def _faces(source: Path) -> pd.DataFrame:
     """The rows of all folds as text, each face once, with the size rank of its album."""
     import pandas as pd
 
-    text = {"sep": "\t", "dtype": str, "keep_default_na": False}
+    text: dict[str, Any] = {"sep": "\t", "dtype": str, "keep_default_na": False}
     tables = [read_csv(source / fold, [*_KEY, "age", "gender"], **text) for fold in _FOLDS]
     faces = pd.concat(tables).drop_duplicates(_KEY)
     # By images, then by name, so that the rank never depends on the order of the rows.

@@ -239,7 +239,9 @@ class Population:
         if people not in ("seen", "unseen"):
             raise refuse_unknown("people", people, ["seen", "unseen"])
         if attribute != "subject" and known and not self._attribute(attribute).of_person:
-            raise Refusal(f"'{attribute}' is among what 'known' gives the attacker; leave 'known' out")
+            raise Refusal(
+                f"'{attribute}' is among what 'known' gives the attacker; leave 'known' out"
+            )
         if people == "seen" or attribute == "subject":
             centres = self.centres(self.codes) + np.zeros_like(self.deviations)
             if people == "seen":
@@ -252,7 +254,9 @@ class Population:
             crossing = list(self.attributes)
         for other in crossing:
             if other.of_person or not known:
-                mixture = mixture.crossed(other.name, self.means(other.name), self.share(other.name))
+                mixture = mixture.crossed(
+                    other.name, self.means(other.name), self.share(other.name)
+                )
         there = mixture.weight > 0
         codes = {name: code[there] for name, code in mixture.codes.items()}
         return _Mixture(mixture.centres[there], mixture.weight[there] / mixture.weight.sum(), codes)

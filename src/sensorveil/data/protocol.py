@@ -119,7 +119,7 @@ class AttributeEntry(Section):
 
     label: str = ""
     classes: tuple[Text, ...] = ()
-    values: dict[str, Text] = {}
+    values: dict[str, Text] = Field(default_factory=dict)
     up_to: tuple[Number, ...] = ()
     below: tuple[Number, ...] = ()
     required: StrictBool = False
@@ -246,8 +246,8 @@ class Protocol(Section):
     default_split: str
     form: Literal["real", "complex", "magnitude"] = "real"
     people: tuple[Text, ...] = ()
-    where: dict[str, tuple[Text, ...]] = {}
-    options: dict[str, Any] = {}
+    where: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictInt, field_validator, model_validator
 
 from sensorveil.data.io import Section, read_toml, validated
 from sensorveil.data.protocol import AttributeEntry, Channels, Protocol, SampleRate, SplitRule
@@ -80,7 +80,7 @@ class TableDescription(Section):
     decimal: Character = "."
     window: TableWindow = TableWindow()
     people: PeopleTable | None = None
-    splits: dict[str, SplitRule] = {}
+    splits: dict[str, SplitRule] = Field(default_factory=dict)
     default_split: str = "recording"
 
     @field_validator("attributes", mode="before")

@@ -27,9 +27,9 @@ from hashlib import blake2b
 
 import numpy as np
 
+from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
 from sensorveil.data.windows import Windows
 from sensorveil.methods.seal_reading import elapsed
-from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
 PASTS = (RECORDING, PERSON, NONE)

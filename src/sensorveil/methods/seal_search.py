@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.data.signal_features import within_correlation
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.counting import counted_advantage, half_folds, people_folds
 from sensorveil.methods.seal_code import Encoder, Movement
 from sensorveil.progress import track
-from sensorveil.data.signal_features import within_correlation
 
 _DONORS = 0.75  # the part of the people who are donors while the others are obfuscated
 

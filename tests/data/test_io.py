@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sensorveil.data.tables import numbers, read_csv, read_parquet, require_columns
+from sensorveil.data.io import numbers, read_csv, read_parquet, require_columns
 from sensorveil.errors import Refusal
 
 
@@ -30,7 +30,7 @@ def test_csv_with_and_without_byte_order_mark(tmp_path: Path, mark: bytes, end: 
     place = tmp_path / "a.csv"
     place.write_bytes(mark + end.join([b"code,name", "1,Åsa".encode(), b"2,Bo"]) + end)
     for source in (place, io.BytesIO(place.read_bytes())):
-        table = read_csv(source, "a.csv", ["code"])
+        table = read_csv(source, ["code"], "a.csv")
         assert table.columns.tolist() == ["code", "name"]
         assert table["code"].tolist() == [1, 2]
         assert table["name"].tolist() == ["Åsa", "Bo"]
@@ -50,17 +50,17 @@ def test_csv_with_and_without_byte_order_mark(tmp_path: Path, mark: bytes, end: 
     ],
 )
 def test_wrong_csv(content: bytes, expected: str) -> None:
-    assert expected in refusal(lambda: read_csv(io.BytesIO(content), "a.csv", ["code"]))
+    assert expected in refusal(lambda: read_csv(io.BytesIO(content), ["code"], "a.csv"))
 
 
 def test_missing_files(tmp_path: Path) -> None:
     place = tmp_path / "none"
-    assert refusal(lambda: read_csv(place, "none.csv")) == "none.csv is missing"
+    assert refusal(lambda: read_csv(place)) == f"{place} is missing"
     assert refusal(lambda: read_parquet(place)) == f"{place} is missing"
 
 
 def test_options_reach_the_reader() -> None:
-    table = read_csv(io.BytesIO(b"a;b\n01;2\n"), "a.csv", ["a", "b"], sep=";", dtype={"a": str})
+    table = read_csv(io.BytesIO(b"a;b\n01;2\n"), ["a", "b"], "a.csv", sep=";", dtype={"a": str})
     assert table["a"].tolist() == ["01"]
 
 
@@ -106,7 +106,7 @@ def test_missing_cells_stay_unknown() -> None:
 def test_a_written_table_is_read_again(values: np.ndarray) -> None:
     names = [f"c{i}" for i in range(len(values))]
     text = pd.DataFrame(values.T, columns=names).to_csv(index=False)
-    table = read_csv(io.BytesIO(text.encode()), "t", names)
+    table = read_csv(io.BytesIO(text.encode()), names, "t")
     found = numbers(table, names, "t")
     assert found.dtype == np.float32
     assert np.allclose(found, values, rtol=1e-6, atol=0)
