@@ -281,8 +281,11 @@ TABLES: dict[str, tuple[Spoil, list[str]]] = {
         _text("walks.csv", ",m\n", ",f\n", -1),
         ["walks.toml", "'gender'", "one class only, 'f'"],
     ),
-    "no rate": (_toml("rate = 50\n", ""), ["walks.toml", "'rate'", "missing"]),
-    "rate below zero": (_toml("rate = 50", "rate = -50"), ["walks.toml", "-50", "above 0"]),
+    "no rate": (_toml("sample_rate = 50\n", ""), ["walks.toml", "'sample_rate'", "missing"]),
+    "rate below zero": (
+        _toml("sample_rate = 50", "sample_rate = -50"),
+        ["walks.toml", "-50", "above 0"],
+    ),
     "unknown entry": (_toml("subject =", "subjct ="), ["walks.toml", "'subjct'", "subject"]),
     "TOML syntax": (_toml('"person"', '"person'), ["walks.toml", "not TOML", "line 3"]),
     "TOML in UTF-16": (

@@ -37,7 +37,7 @@ def _write(folder: Path, name: str, content: bytes) -> None:
 def test_the_authors_folders_tell_room_activity_person_and_trial(tmp_path: Path) -> None:
     csi = writer.random_csi(np.random.default_rng(0), 3)
     for name in _LOGS:
-        _write(tmp_path, name, writer.log(csi, rate=20))
+        _write(tmp_path, name, writer.log(csi, sample_rate=20))
     read = Csi5300().read(tmp_path)
     assert (len(read.items), len(read.channels), read.sample_rate) == (11, 90, 20.0)
     for item in read.items:
@@ -53,7 +53,7 @@ def test_the_authors_folders_tell_room_activity_person_and_trial(tmp_path: Path)
 def test_the_protocol_takes_the_bedroom_and_short_acts(tmp_path: Path) -> None:
     csi = writer.random_csi(np.random.default_rng(1), 3)
     for name in _LOGS:
-        _write(tmp_path, name, writer.log(csi, rate=20))
+        _write(tmp_path, name, writer.log(csi, sample_rate=20))
     corpus = dataset("csi5300").corpus(tmp_path)
     assert len(corpus.recordings) == 6
     assert set(corpus.facts["environment"]) == {"bedroom"}

@@ -39,7 +39,9 @@ def test_csv_zip_and_log_give_the_same_signal(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "zip" / "Subject_1.zip", "w") as archive:
         archive.writestr("Subject_1/E1_S01_C03_A07_T17.csv", _csv(csi).replace("\n", "\r\n"))
     (tmp_path / "dat" / "E1").mkdir(parents=True)
-    (tmp_path / "dat" / "E1" / "E1_S01_C03_A07_T17.dat").write_bytes(writer.log(csi, rate=320))
+    (tmp_path / "dat" / "E1" / "E1_S01_C03_A07_T17.dat").write_bytes(
+        writer.log(csi, sample_rate=320)
+    )
     sources = [tmp_path / "csv", tmp_path / "zip", tmp_path / "zip/Subject_1.zip", tmp_path / "dat"]
     for source in sources:
         (item,) = WifiHar().read(source).items
