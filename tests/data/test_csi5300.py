@@ -120,12 +120,10 @@ def test_wrong_compact_files_are_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "csi_complex.npz").read_bytes()
     for content in (whole[:100], b"", b"not a zip"):
         (tmp_path / "csi_complex.npz").write_bytes(content)
-        with pytest.raises(Refusal, match="not a whole npz file|lacks an array"):
+        with pytest.raises(Refusal, match="not a whole npz file"):
             Csi5300().read(tmp_path)
     np.savez(tmp_path / "csi_complex.npz", iq=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(
-        Refusal, match="not a whole npz file|lacks an array"
-    ):  # a pickle is never opened
+    with pytest.raises(Refusal, match="not a whole npz file"):  # a pickle is never opened
         Csi5300().read(tmp_path)
 
 
