@@ -391,7 +391,7 @@ def test_npz_holds_what_is_documented(
     assert shown == "24 windows of shape (3, 128): out.npz\n"
     told, test = content("out.npz"), truth.test
     names = ("activity", "gender", "weight")
-    wanted = {"signal", "start", "subject", "recording", "rate", "channels"}
+    wanted = {"signal", "start", "subject", "recording", "sample_rate", "channels"}
     wanted |= {f"{what}_{name}" for what in ("label", "classes") for name in names}
     assert set(told) == wanted
     assert told["signal"].dtype == np.float32
@@ -402,7 +402,7 @@ def test_npz_holds_what_is_documented(
     for name in names:
         assert np.array_equal(told[f"label_{name}"], test.codes(name))
         assert tuple(told[f"classes_{name}"]) == test.classes[name]
-    assert float(told["rate"]) == 50
+    assert float(told["sample_rate"]) == 50
     assert tuple(told["channels"]) == test.channels
 
 

@@ -23,7 +23,7 @@ def test_every_shape_comes_back_bit_for_bit(rx: int, tx: int, packets: int, seed
     log = read_log(b"".join(writer.record(m, antennas=tuple(range(rx))) for m in csi), "a.dat")
     np.testing.assert_array_equal(log.csi, csi)
     assert log.csi.dtype == np.complex64
-    assert (log.cut, log.left_out) == (False, 0)
+    assert (log.is_cut, log.left_out) == (False, 0)
 
 
 def test_receivers_are_sorted_by_their_antenna() -> None:
@@ -43,8 +43,6 @@ def test_header_fields_and_time_over_the_end_of_the_counter() -> None:
     )
     log = read_log(content, "a.dat")
     np.testing.assert_allclose(log.seconds, [0, 0.001, 0.002])
-    assert log.agc.tolist() == [40, 41, 42]
-    assert log.rssi.tolist() == [[1, 2, 3], [2, 2, 3], [3, 2, 3]]
 
 
 def test_a_packet_stamped_too_early_is_a_step_back_not_a_turn_of_the_counter() -> None:
@@ -62,7 +60,7 @@ def test_a_cut_end_is_read_up_to_it_and_other_records_are_passed_over() -> None:
     for missing in (1, 100, len(one) - 3, len(one) - 1):
         log = read_log(content[:-missing], "a.dat")
         np.testing.assert_array_equal(log.csi, csi[:2])
-        assert log.cut
+        assert log.is_cut
 
 
 def test_packets_with_other_antennas_are_left_out() -> None:

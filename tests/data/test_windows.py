@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,43 +72,6 @@ chosen = st.builds(
     length=st.integers(2, 20),
     stride=st.integers(1, 25),
 )
-
-
-def same_fields(one: Windows, other: Windows) -> None:
-    """Each field of both, and nothing else."""
-    assert vars(one).keys() == {field.name for field in fields(Windows)}
-    for field in fields(Windows):
-        np.testing.assert_equal(getattr(one, field.name), getattr(other, field.name))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_altered_windows_are_those_that_replace_would_give(kind):
-    windows, before = made(kind), made(kind)
-    scaling, some = Scaling.of(windows), np.array([3, 1])
-    same_fields(windows.scaled(scaling), replace(windows, scaling=scaling))
-    taken = replace(
-        windows,
-        offset=windows.offset[some],
-        start=windows.start[some],
-        recording=windows.recording[some],
-        labels={name: codes[some] for name, codes in windows.labels.items()},
-    )
-    same_fields(windows.select(some), taken)
-    same_fields(windows, before)
-    with pytest.raises(FrozenInstanceError):
-        windows.scaled(None).length = 3  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_replaced_window_is_that_among_all(kind):
-    windows = made(kind)
-    signal = windows.signal * 2
-    many = windows.replaced(signal)
-    for place in range(len(windows)):
-        one = windows.select([place]).replaced(signal[[place]])
-        np.testing.assert_array_equal(one.signal, many.signal[[place]])
-        assert one.store.dtype == many.store.dtype
-        assert one.store.flags.c_contiguous
 
 
 @settings(deadline=None)
@@ -180,12 +143,6 @@ def test_select_is_indexing(windows: Windows, data: st.DataObject) -> None:
             np.testing.assert_array_equal(some.signal, slow_signal(windows)[plain])
         assert some.store is windows.store
         assert some.origin == windows.origin
-
-
-def test_a_list_of_yes_and_no_is_a_mask() -> None:
-    windows = made()
-    mask = [place in (2, 5) for place in range(len(windows))]
-    np.testing.assert_array_equal(windows.select(mask).offset, windows.offset[[2, 5]])
 
 
 @settings(deadline=None)
@@ -300,6 +257,33 @@ def test_unknown_attributes_list_the_known() -> None:
         made().codes("gendr")
 
 
+def test_a_table_has_one_row_a_window() -> None:
+    windows = made()
+    table = windows.to_frame()
+    assert table["recording"].tolist() == [windows.recordings[r] for r in windows.recording]
+    assert table["seconds"].tolist() == (windows.start / 50.0).tolist()
+    assert table["subject"].tolist() == table["recording"].str[:3].tolist()
+    codes = windows.labels["gender"]
+    assert table["gender"].isna().tolist() == (codes == UNKNOWN).tolist()
+    assert set(table["gender"][codes == 1]) == {"male"}
+
+
+def test_the_repr_tells_size_people_classes_and_origin() -> None:
+    assert repr(made()) == (
+        "<Windows: 16 of 2 x 8 at 50 Hz, 2 people; gender (female, male); mine, split paper, train>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "images"), [("real", 2, 0), ("complex", 2, 0), ("image", 0, 1)]
+)
+def test_plots(kind: str, lines: int, images: int) -> None:
+    axes = made(kind).plot(2)
+    assert (len(axes.lines), len(axes.images)) == (lines, images)
+    assert axes.get_title() == "ann-walk, from 0.12 s, gender male"
+    assert len(Windows.from_signal(np.zeros((1, 20, 6))).plot(ax=axes).images) == images + 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_files_hold_what_is_documented(tmp_path: Path, kind: str) -> None:
     windows = made(kind)
@@ -316,7 +300,7 @@ def test_saved_files_hold_what_is_documented(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(content["label_gender"], windows.labels["gender"])
     assert content["classes_gender"].tolist() == ["female", "male"]
     assert content["channels"].tolist() == ["x", "y"]
-    assert float(content["rate"]) == 50.0
+    assert float(content["sample_rate"]) == 50.0
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.npz"]
 
 

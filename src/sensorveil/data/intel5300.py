@@ -1,8 +1,8 @@
-"""Logs of the Linux 802.11n CSI Tool: what an Intel 5300 card heard, packet by packet.
+"""Logs of the Linux 802.11n CSI Tool: the channel of each packet that an Intel 5300 card received.
 
 A log is a row of records: two bytes of length (big-endian, the code counted), one byte of code,
 the content. Code 0xBB is a beamforming record, with the channel of one packet: 20 bytes of header
-and 30 subcarriers; others are passed over. Each subcarrier is 3 idle bits and then, for every pair
+and 30 subcarriers; other codes are skipped. Each subcarrier is 3 idle bits and then, for every pair
 of antennas (transmitters of the first receiver first), a real and an imaginary part of 8 bits,
 signed, lowest bit first. The format is that of the tool by Halperin, Hu, Sheth and Wetherall,
 "Tool Release: Gathering 802.11n Traces with Channel State Information" (CCR 2011).
@@ -49,17 +49,21 @@ _HEADER = np.dtype(
 class CsiLog:
     """The packets of one log.
 
-    `csi` is (packets, rx, tx, 30) in the tool's counts, receivers in the order of their antennas.
-    `timestamp` counts microseconds from an unknown start and begins again after 2**32. `cut` tells
-    that the last record was incomplete, `left_out` how many packets had another number of antennas
-    than most.
+    Parameters
+    ----------
+    csi : array of shape (packets, rx, tx, 30)
+        The tool's counts, receivers in the order of their antennas.
+    timestamp : array of shape (packets,)
+        Microseconds from an unknown start; begins again after 2**32.
+    is_cut : bool
+        Whether the last record was incomplete.
+    left_out : int
+        How many packets had another number of antennas than most.
     """
 
     csi: np.ndarray
     timestamp: np.ndarray
-    rssi: np.ndarray
-    agc: np.ndarray
-    cut: bool
+    is_cut: bool
     left_out: int
 
     @property
@@ -70,17 +74,24 @@ class CsiLog:
 
 
 def read_log(source: Path | bytes, name: str | None = None) -> CsiLog:
-    """Reads a log, from its file or its bytes; `name` stands in refusals.
+    """Reads a log.
 
-    A log that ends within its last record is ordinary, since the tool is stopped by a key: what is
-    whole is read. A log without any whole record, or with impossible lengths, is refused.
+    A log that ends within its last record is ordinary, since the tool is stopped by a key: the
+    whole records are read. A log without any whole record, or with impossible lengths, is refused.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    name : str, optional
+        The name of the file in refusals; default: its path.
     """
     name = name or str(source)
     try:
         content = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         raise Refusal(f"{name} cannot be read: {error.strerror}") from None
-    starts, cut = _record_starts(content, name)
+    starts, is_cut = _record_starts(content, name)
     if not len(starts):
         raise Refusal(f"{name} holds no whole packet with CSI; leave it out or copy it again")
     data = np.frombuffer(content, np.uint8)
@@ -92,9 +103,7 @@ def read_log(source: Path | bytes, name: str | None = None) -> CsiLog:
     return CsiLog(
         csi=_in_antenna_order(_unpacked(data[at], rx, tx), header["antennas"]),
         timestamp=header["timestamp"].copy(),
-        rssi=header["rssi"].copy(),
-        agc=header["agc"].copy(),
-        cut=cut,
+        is_cut=is_cut,
         left_out=int(len(kept) - kept.sum()),
     )
 
@@ -112,9 +121,11 @@ def channels_first(log: CsiLog, name: str) -> np.ndarray:
 def unit_power(signal: np.ndarray) -> np.ndarray:
     """Each packet of a signal (channels, packets) divided by its root mean power.
 
-    What the gain did is taken out, and with it the received strength; the shape over antennas and
+    This removes the card's gain, and with it the received strength; the shape over antennas and
     subcarriers and all phases stay. A packet without any power stays zero.
 
+    Examples
+    --------
     >>> unit_power(np.array([[3 + 4j, 0], [5, 0]]))
     array([[0.6+0.8j, 0. +0.j ],
            [1. +0.j , 0. +0.j ]])

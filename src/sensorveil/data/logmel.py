@@ -9,7 +9,7 @@ import numpy as np
 from sensorveil.errors import Refusal
 
 RATE = 16_000
-"""Samples a second of the waveforms that this file expects."""
+"""Samples a second of the waveforms."""
 FRAME = 512
 """Samples in a frame (32 ms), weighted by a Hann window."""
 HOP = 256
@@ -18,7 +18,7 @@ BANDS = 40
 """Mel bands between `LOWEST` and `HIGHEST` Hz."""
 LOWEST, HIGHEST = 60.0, 7600.0
 FLOOR_DB = -90.0
-"""The level that silence is given; a logarithm has none of its own."""
+"""The level of silence."""
 
 
 def log_mel(waveform: np.ndarray) -> np.ndarray:
@@ -27,6 +27,8 @@ def log_mel(waveform: np.ndarray) -> np.ndarray:
     The waveform is at 16 kHz, between -1 and 1. Nothing is normalised: a clip that was recorded
     louder has higher values.
 
+    Examples
+    --------
     >>> tone = np.sin(2 * np.pi * 1000 * np.arange(16_000) / RATE)
     >>> levels = log_mel(tone)
     >>> levels.shape, round(float(band_centres()[levels[:, 0].argmax()]))
@@ -55,6 +57,8 @@ def triangles() -> np.ndarray:
     A band rises from the centre of the band below to 1 at its own and falls to the centre of the
     band above, so between the first and the last centre the weights of a frequency add up to 1.
 
+    Examples
+    --------
     >>> triangles().shape, round(float(triangles()[:, 100].sum()), 6)
     ((40, 257), 1.0)
     """

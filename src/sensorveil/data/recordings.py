@@ -94,6 +94,8 @@ class Recordings:
 def shortened(names: tuple[str, ...], most: int = 8) -> str:
     """Some names in one line.
 
+    Examples
+    --------
     >>> shortened(("a", "b", "c"), most=2)
     'a, b, ... (3)'
     """

@@ -1,4 +1,4 @@
-"""What a signal says beyond its labels: rhythm, energy, spectrum, steps.
+"""Features of a signal beyond its labels: rhythm, energy, spectrum, steps.
 
 Pure functions on real arrays (n, channels, length), in which channels are in comparable units:
 standardise them first, and take the magnitude of complex ones.
@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 STEPS = (0.5, 3.0)
-"""The band, in Hz, in which people set their feet down."""
+"""The band of steps, in Hz."""
 FEWEST = 8
 """Windows that a recording must have before a correlation within it is looked at."""
 
@@ -19,20 +19,24 @@ FEWEST = 8
 def power_spectrum(signal: np.ndarray) -> np.ndarray:
     """Power of each channel at each frequency above zero, with a Hann taper: (n, channels, bins).
 
-    Bin i is the frequency (i + 1) * rate / length.
+    Bin i is the frequency (i + 1) * sample_rate / length.
 
+    Examples
+    --------
     >>> power_spectrum(np.zeros((5, 2, 128))).shape
     (5, 2, 64)
     """
     return _power(_centred(signal))
 
 
-def dominant_frequency(power: np.ndarray, rate: float, length: int) -> np.ndarray:
+def dominant_frequency(power: np.ndarray, sample_rate: float, length: int) -> np.ndarray:
     """The strongest frequency of all channels together, in Hz, one per window.
 
-    A parabola through the logarithm of the peak and its two neighbours finds what lies between
-    the bins. A window without any power has the frequency 0.
+    A parabola through the logarithm of the peak and its two neighbours interpolates between the
+    bins. A window without any power has the frequency 0.
 
+    Examples
+    --------
     >>> time = np.arange(128) / 50
     >>> power = power_spectrum(np.sin(2 * np.pi * 2.75 * time)[None, None])
     >>> round(float(dominant_frequency(power, 50.0, 128)[0]), 2)
@@ -40,41 +44,46 @@ def dominant_frequency(power: np.ndarray, rate: float, length: int) -> np.ndarra
     """
     total = power.sum(1)
     logs = np.log(np.maximum(total, 1e-30))
-    # Window by window: a stream has but one, and then every call of numpy costs more than this.
     peaks = zip(total, logs, total.argmax(1).tolist(), strict=True)
     places = [_summit(log, peak) if row[peak] > 0 else 0.0 for row, log, peak in peaks]
-    return np.array(places) * rate / length
+    return np.array(places) * sample_rate / length
 
 
 def energy(signal: np.ndarray) -> np.ndarray:
     """Variance over time, summed over channels: one value per window.
 
+    Examples
+    --------
     >>> energy(np.array([[[1.0, -1.0], [2.0, -2.0]]])).tolist()
     [5.0]
     """
     return _energy(_centred(signal))
 
 
-def frequency_and_energy(signal: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """The dominant frequency of each window and its energy, at little more than the cost of one.
+def frequency_and_energy(signal: np.ndarray, sample_rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """The dominant frequency of each window and its energy, from one pass.
 
+    Examples
+    --------
     >>> time = np.arange(128) / 50
     >>> frequency, energy = frequency_and_energy(np.sin(2 * np.pi * 2.75 * time)[None, None], 50.0)
     >>> round(float(frequency[0]), 2), round(float(energy[0]), 2)
     (2.75, 0.5)
     """
     centred = _centred(signal)
-    frequency = dominant_frequency(_power(centred), rate, signal.shape[-1])
+    frequency = dominant_frequency(_power(centred), sample_rate, signal.shape[-1])
     return frequency, _energy(centred)
 
 
 def spectrum_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Total variation between two mean spectra (channels, bins): 0 is same, 1 nothing in common.
 
-    Each is divided by its sum, so that loudness does not count: half the sum of the absolute
-    differences is the share of the power that lies elsewhere. Of two spectra without any power
-    the distance is 0; of one with and one without it is 1.
+    Each is divided by its sum first. The distance is half the sum of the absolute differences: the
+    share of the power that lies elsewhere. For two spectra without any power it is 0, for one with
+    and one without it is 1.
 
+    Examples
+    --------
     >>> spectrum_distance(np.array([[1.0, 1.0, 0.0]]), np.array([[0.0, 4.0, 4.0]]))
     0.5
     """
@@ -87,6 +96,8 @@ def spectrum_distance(first: np.ndarray, second: np.ndarray) -> float:
 def acceleration_channels(names: tuple[str, ...]) -> list[int]:
     """Which channels are accelerations, by their names.
 
+    Examples
+    --------
     >>> acceleration_channels(("acc_x", "acc_y", "gyro_x")), acceleration_channels(("ax", "wx"))
     ([0, 1], [0])
     """
@@ -94,14 +105,16 @@ def acceleration_channels(names: tuple[str, ...]) -> list[int]:
     return [i for i, name in enumerate(lower) if "acc" in name or name in ("ax", "ay", "az")]
 
 
-def step_counts(acceleration: np.ndarray, rate: float) -> np.ndarray:
+def step_counts(acceleration: np.ndarray, sample_rate: float) -> np.ndarray:
     """Steps in each signal (n, channels, length) of accelerations in the units recorded.
 
-    The magnitude over channels is filtered to 0.5 to 3 Hz, and no higher than 1.5 times its
-    strongest frequency, lest a harmonic counts. Peaks that rise above half of the standard
-    deviation are steps. One at the very end is missed, a third of a step for each signal on
-    average, before and after alike. It serves for windows and for whole recordings.
+    The magnitude over channels is filtered to 0.5 to 3 Hz, and to no more than 1.5 times its
+    strongest frequency, so that no harmonic counts. Peaks above half of the standard deviation are
+    steps. One at the very end is missed: a third of a step a signal on average. The signals may be
+    windows or whole recordings.
 
+    Examples
+    --------
     >>> time = np.arange(500) / 50
     >>> int(step_counts(1 + 0.3 * np.sin(2 * np.pi * 1.9 * time)[None, None], 50.0)[0])
     19
@@ -109,7 +122,7 @@ def step_counts(acceleration: np.ndarray, rate: float) -> np.ndarray:
     size = np.sqrt((acceleration.astype(np.float64) ** 2).sum(1))
     if acceleration.shape[1] == 1:
         size = acceleration[:, 0].astype(np.float64)
-    smooth = _band(size - size.mean(-1, keepdims=True), rate)
+    smooth = _band(size - size.mean(-1, keepdims=True), sample_rate)
     floor = 0.5 * smooth.std(-1, keepdims=True)
     before, here, after = smooth[:, :-2], smooth[:, 1:-1], smooth[:, 2:]
     return ((here > before) & (here >= after) & (here > floor)).sum(1)
@@ -120,11 +133,25 @@ def within_correlation(
 ) -> float | None:
     """Mean over recordings of the correlation between two values of their windows.
 
-    Does one rise where the other rises, in the course of one recording? People who differ from
-    each other do not count. Recordings of fewer than `fewest` windows, and those in which the raw
-    value never changes, say nothing; where only the other never changes, nothing is kept: 0.
-    None if no recording says anything.
+    Differences between people do not count.
 
+    Parameters
+    ----------
+    raw, other : array of shape (windows,)
+        The values before and after obfuscation.
+    recording : array of shape (windows,)
+        The recording of each window.
+    fewest : int, default 8
+        Recordings of fewer windows are left out, and those in which `raw` is constant; where only
+        `other` is constant, the correlation is 0.
+
+    Returns
+    -------
+    float or None
+        None if all recordings are left out.
+
+    Examples
+    --------
     >>> raw, recording = np.arange(20.0), np.arange(20) // 10
     >>> within_correlation(raw, raw + 100 * recording, recording)
     1.0
@@ -145,7 +172,7 @@ def within_correlation(
 
 
 def _centred(signal: np.ndarray) -> np.ndarray:
-    """Without its mean over time; in single precision a little would be left of a constant."""
+    """Without its mean over time, which is taken in double precision."""
     centred: np.ndarray = signal - _mean(signal)
     return centred
 
@@ -159,14 +186,16 @@ def _energy(centred: np.ndarray) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """That over time, as an axis of one: `values.mean` takes twice as long for a single window."""
+    """The mean over time, as an axis of one."""
     mean: np.ndarray = np.add.reduce(values, -1, np.float64, keepdims=True) / values.shape[-1]
     return mean
 
 
 def _summit(values: np.ndarray, peak: int) -> float:
-    """Where a parabola through the peak and its neighbours is highest, counted from 1.
+    """The maximum of the parabola through a peak and its neighbours, counted from 1.
 
+    Examples
+    --------
     >>> _summit(np.array([0.0, 1.0, 0.0]), 1), _summit(np.array([1.0, 2.0, 2.0]), 1)
     (2.0, 2.5)
     """
@@ -178,19 +207,19 @@ def _summit(values: np.ndarray, peak: int) -> float:
     return peak + 1 + min(max(shift, -0.5), 0.5)
 
 
-@lru_cache(maxsize=8)  # a stream asks for every window
+@lru_cache(maxsize=8)
 def _taper(length: int) -> np.ndarray:
-    """Hann's, which begins at 0."""
+    """The periodic Hann taper."""
     taper: np.ndarray = np.sin(np.pi * np.arange(length) / length) ** 2
     return taper
 
 
-def _band(signal: np.ndarray, rate: float) -> np.ndarray:
-    """What of (n, length) lies in the band of steps; mirrored at the ends, so that none is torn."""
+def _band(signal: np.ndarray, sample_rate: float) -> np.ndarray:
+    """Signals (n, length) filtered to the band of steps; mirrored at the ends, against edge effects."""
     length = signal.shape[-1]
     whole = np.concatenate([signal[:, ::-1], signal, signal[:, ::-1]], axis=1)
     content = np.fft.rfft(whole, axis=-1)
-    frequency = np.fft.rfftfreq(3 * length, 1 / rate)
+    frequency = np.fft.rfftfreq(3 * length, 1 / sample_rate)
     content[:, (frequency < STEPS[0]) | (frequency > STEPS[1])] = 0
     strongest = frequency[np.abs(content).argmax(1)]
     content[frequency > 1.5 * strongest[:, None]] = 0

@@ -80,6 +80,8 @@ class Widar(Dataset):
 def gesture_name(date: str, user: int, number: int) -> str:
     """The gesture that a number means on a day, or the number where the day is not in the table.
 
+    Examples
+    --------
     >>> gesture_name("20181109", 1, 4), gesture_name("20181115", 1, 4)
     ('slide', 'draw-o(v)')
     >>> gesture_name("20181205", 3, 1), gesture_name("20200101", 3, 1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,15 +13,28 @@ import torch
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import written_file
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
 UNKNOWN = -1
 """The label of a window whose class is not known."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where windows come from; it goes into every run and every result.
+    """Where windows come from; it stands in every run and every result.
 
-    `protocol` is the digest of the protocol file, `subset` is train, test, fitting or validation.
+    Parameters
+    ----------
+    dataset, split : str
+        The names of the dataset and of the split.
+    fold : int
+        Which fold of people is the test.
+    protocol : str
+        The digest of the protocol.
+    subset : {"train", "test", "fitting", "validation"}
+        The part of the split.
     """
 
     dataset: str
@@ -33,10 +46,12 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Standardising with statistics that were taken elsewhere: (x - mean) / deviation.
+    """Standard units: (x - mean) / deviation.
 
-    Both have the shape of one sample, (channels, 1) or (channels, 1, 1) for images. Complex
-    signals have a complex mean and one real deviation for both parts.
+    Parameters
+    ----------
+    mean, deviation : array of shape (channels, 1) or (channels, 1, 1) for images
+        Complex signals have a complex mean and one real deviation for both parts.
     """
 
     mean: np.ndarray
@@ -46,6 +61,8 @@ class Scaling:
     def of(cls, windows: Windows) -> Scaling:
         """Statistics per channel over all samples of all windows.
 
+        Examples
+        --------
         >>> windows = Windows.from_signal(np.array([[[1.0, 3.0]], [[5.0, 7.0]]]))
         >>> scaling = Scaling.of(windows)
         >>> float(scaling.mean[0, 0]), round(float(scaling.deviation[0, 0]), 3)
@@ -72,18 +89,48 @@ class Scaling:
         return signal * self.deviation + self.mean
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Windows:
     """Windows of one length, with the labels, person and place that each comes from.
 
-    The samples lie in `store` (channels, samples), end to end, in the units they were recorded
-    in; window i is the slice from `offset[i]`. So windows that overlap cost nothing until they
-    are copied, by `batch` or, all at once, by `signal`. An image store is (channels, height,
-    width): everything works along the last axis. `labels["subject"]` is the person.
+    Windows are views: window i is the slice of the store from `offset[i]`, so windows that overlap
+    cost nothing until they are copied, by `batch` or, all at once, by `signal`. An image store is
+    (channels, height, width): everything works along the last axis.
 
+    Parameters
+    ----------
+    store : array of shape (channels, ..., samples)
+        All samples, end to end, in the units in which they were recorded.
+    offset : array of shape (windows,)
+        Where each window begins in the store.
+    length : int
+        Samples of a window.
+    start, recording : array of shape (windows,)
+        Where each window begins in its recording, and which one (an index of `recordings`).
+    recordings : tuple of str
+        The names of the recordings.
+    labels : mapping of str to array of shape (windows,)
+        The class of each window, or UNKNOWN; `subject` is the person.
+    classes : mapping of str to tuple of str
+        The names of the classes.
+    sample_rate : float
+        Samples a second.
+    channels : tuple of str
+        The names of the channels.
+    scaling : Scaling, optional
+        Applied while windows are copied.
+    origin : Origin, optional
+        The dataset and split.
+    real : bool, default False
+        Whether complex samples are given as pairs of real ones; so it is in standard units.
+
+    Examples
+    --------
     >>> windows = Windows.from_signal(np.arange(12.0).reshape(2, 1, 6), {"gender": [0, 1]})
     >>> windows.signal.shape, windows.select([1]).labels["gender"]
     ((2, 1, 6), array([1]))
+    >>> windows
+    <Windows: 2 of 1 x 6 at 1 Hz, 1 people; gender (0, 1)>
     """
 
     store: np.ndarray
@@ -99,7 +146,6 @@ class Windows:
     scaling: Scaling | None = None
     origin: Origin | None = None
     real: bool = False
-    """Whether complex samples are given as pairs of real ones; so it is in standard units."""
 
     @classmethod
     def from_signal(
@@ -108,7 +154,17 @@ class Windows:
         labels: Mapping[str, np.ndarray | list[int]] | None = None,
         sample_rate: float = 1.0,
     ) -> Windows:
-        """Windows from an array (n, channels, length) that is at hand; each its own recording."""
+        """Windows from an array; each is a recording of its own.
+
+        Parameters
+        ----------
+        signal : array of shape (windows, channels, length)
+            The samples.
+        labels : mapping of str to array, optional
+            The class of each window, by attribute; without `subject`, all are of one person.
+        sample_rate : float, default 1
+            Samples a second.
+        """
         signal = np.asarray(signal)
         if signal.ndim < 3:
             raise Refusal(f"windows need (n, channels, length); this array is {signal.shape}")
@@ -134,6 +190,23 @@ class Windows:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def __repr__(self) -> str:
+        people = len(np.unique(self.subject))
+        attributes = (
+            f"{name} ({', '.join(classes) if len(classes) <= 5 else f'{len(classes)} classes'})"
+            for name, classes in self.classes.items()
+            if name != "subject"
+        )
+        parts = [
+            f"{len(self):,} of {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz,"
+            f" {people} people",
+            ", ".join(attributes),
+        ]
+        if self.origin:
+            origin = self.origin
+            parts.append(f"{origin.dataset}, split {origin.split}, {origin.subset}")
+        return f"<Windows: {'; '.join(part for part in parts if part)}>"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one window: (channels, length), or (channels, height, width)."""
@@ -148,7 +221,7 @@ class Windows:
     @property
     def recorded(self) -> Windows:
         """The same windows in the units and the numbers, real or complex, that were recorded."""
-        return self._altered(scaling=None, real=False)
+        return replace(self, scaling=None, real=False)
 
     @property
     def subject(self) -> np.ndarray:
@@ -162,13 +235,8 @@ class Windows:
 
     def batch(self, index: np.ndarray | slice) -> np.ndarray:
         """A copy of some windows, (n, channels, length), in standard units where scaled."""
-        offset = self.offset[index]
-        if len(offset) == 1:  # a stream asks for every window
-            first = offset.item()
-            signal = self.store[None, ..., first : first + self.length]
-        else:
-            view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
-            signal = np.moveaxis(view[..., offset, :], -2, 0)
+        view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
+        signal = np.moveaxis(view[..., self.offset[index], :], -2, 0)
         if self.scaling is None:
             return signal.copy()
         signal = self.scaling.apply(signal)
@@ -190,17 +258,18 @@ class Windows:
 
     def scaled(self, scaling: Scaling | None) -> Windows:
         """The same windows, standardised while they are copied; complex ones stay complex."""
-        return self._altered(scaling=scaling, real=False)
+        return replace(self, scaling=scaling, real=False)
 
     def standardized(self, scaling: Scaling) -> Windows:
         """The same windows in standard units and as real numbers (see `to_real`)."""
-        return self._altered(scaling=scaling, real=True)
+        return replace(self, scaling=scaling, real=True)
 
     def select(self, index: np.ndarray | list[int] | list[bool] | slice) -> Windows:
         """Some of the windows, by mask or by position; the recordings stay shared."""
         if isinstance(index, list):
             index = np.asarray(index) if index else np.zeros(0, int)
-        return self._altered(
+        return replace(
+            self,
             offset=self.offset[index],
             start=self.start[index],
             recording=self.recording[index],
@@ -218,29 +287,21 @@ class Windows:
         """The same windows on a store that holds their samples and no others."""
         used = self.coverage() > 0
         place = np.cumsum(used) - 1
-        return self._altered(
-            store=np.ascontiguousarray(self.store[..., used]), offset=place[self.offset]
+        return replace(
+            self, store=np.ascontiguousarray(self.store[..., used]), offset=place[self.offset]
         )
 
     def replaced(self, signal: np.ndarray) -> Windows:
         """The same windows with another signal of the same shape, in the units recorded."""
         if signal.shape != (len(self), *self.recorded.shape):
             raise ValueError(f"{signal.shape} cannot replace {(len(self), *self.recorded.shape)}")
-        return self._altered(
+        return replace(
+            self,
             store=_laid_out(signal),
             offset=np.arange(len(self)) * self.length,
             scaling=None,
             real=False,
         )
-
-    def _altered(self, **fields: Any) -> Windows:
-        """The same windows but for some fields: `dataclasses.replace` without its checks.
-
-        A stream alters every window a few times, and the checks would take most of that.
-        """
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), **fields)
-        return other
 
     def codes(self, attribute: str) -> np.ndarray:
         """The labels of one attribute, or the refusal that lists the known ones."""
@@ -251,6 +312,8 @@ class Windows:
     def joint_codes(self, attributes: Sequence[str]) -> np.ndarray:
         """One number for the classes of several attributes together; UNKNOWN if one is not known.
 
+        Examples
+        --------
         >>> labels = {"activity": [0, 1, 1], "gender": [1, 0, UNKNOWN]}
         >>> windows = Windows.from_signal(np.zeros((3, 1, 4)), labels)
         >>> windows.joint_codes(["activity", "gender"])
@@ -262,6 +325,60 @@ class Windows:
             known &= self.codes(name) != UNKNOWN
         return np.where(known, joint, UNKNOWN)
 
+    def to_frame(self) -> pd.DataFrame:
+        """The windows as a table: one row a window, with its place and its classes.
+
+        Returns
+        -------
+        DataFrame
+            The columns recording, start (its first sample in the recording), seconds (the same as
+            time), subject, and one for each other attribute, missing where it is unknown.
+
+        Examples
+        --------
+        >>> windows = Windows.from_signal(np.zeros((2, 1, 6)), {"gender": [1, UNKNOWN]})
+        >>> windows.to_frame()["gender"].tolist()
+        ['1', nan]
+        """
+        import pandas as pd
+
+        names = ["subject", *(name for name in self.attributes if name != "subject")]
+        return pd.DataFrame(
+            {
+                "recording": np.array(self.recordings, dtype=object)[self.recording],
+                "start": self.start,
+                "seconds": self.start / self.sample_rate,
+                **{n: pd.Categorical.from_codes(self.labels[n], self.classes[n]) for n in names},
+            }
+        )
+
+    def plot(self, index: int = 0, ax: Axes | None = None) -> Axes:
+        """Draws one window: its channels over time, or an image.
+
+        More than twelve channels are drawn as a map of channels and time; of complex samples the
+        magnitude is drawn.
+
+        Parameters
+        ----------
+        index : int, default 0
+            Which window.
+        ax : matplotlib Axes, optional
+            Where to draw; default: new axes.
+
+        Returns
+        -------
+        Axes
+
+        Examples
+        --------
+        >>> axes = Windows.from_signal(np.zeros((2, 3, 6))).plot(1)
+        >>> len(axes.lines), axes.get_title()
+        (3, '1, from 0 s')
+        """
+        from sensorveil.data.plots import plot_window
+
+        return plot_window(self, index, ax)
+
     def save(self, path: Path | str) -> None:
         """Writes signal, start, subject, recording and the labels to one .npz file."""
         arrays: dict[str, np.ndarray] = {
@@ -269,7 +386,7 @@ class Windows:
             "start": self.start,
             "subject": np.array(self.classes["subject"])[self.subject],
             "recording": np.array(self.recordings)[self.recording],
-            "rate": np.array(self.sample_rate),
+            "sample_rate": np.array(self.sample_rate),
             "channels": np.array(self.channels),
         }
         for name, codes in self.labels.items():
@@ -285,6 +402,8 @@ def to_real(signal: np.ndarray) -> np.ndarray:
 
     The one way from complex to real; `to_complex` is its inverse. Real windows stay as they are.
 
+    Examples
+    --------
     >>> to_real(np.array([[[1 + 2j], [3 + 4j]]])).ravel()
     array([1., 2., 3., 4.])
     """
@@ -297,6 +416,8 @@ def to_real(signal: np.ndarray) -> np.ndarray:
 def to_complex(signal: np.ndarray) -> np.ndarray:
     """Pairs of real channels as complex ones.
 
+    Examples
+    --------
     >>> to_complex(np.array([[[1.0], [2.0], [3.0], [4.0]]])).ravel()
     array([1.+2.j, 3.+4.j])
     """
@@ -332,6 +453,8 @@ def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarr
 def batches(count: int, device: str = "cpu", size: int = 0) -> Iterator[slice]:
     """Rows that go through a network at once: `size`, or 128 on a CPU and 2,048 on a GPU.
 
+    Examples
+    --------
     >>> [(rows.start, rows.stop) for rows in batches(300)]
     [(0, 128), (128, 256), (256, 300)]
     """
@@ -343,6 +466,8 @@ def batches(count: int, device: str = "cpu", size: int = 0) -> Iterator[slice]:
 class DeviceWindows:
     """Windows whose recordings lie on a device; batches are gathered and standardised there.
 
+    Examples
+    --------
     >>> windows = Windows.from_signal(np.arange(12.0).reshape(2, 1, 6))
     >>> windows.on("cpu")[torch.tensor([1])]
     tensor([[[ 6.,  7.,  8.,  9., 10., 11.]]])
@@ -370,7 +495,5 @@ class DeviceWindows:
 def _laid_out(signal: np.ndarray) -> np.ndarray:
     """(n, channels, ..., length) as a store (channels, ..., n * length), in single precision."""
     kind = np.complex64 if np.iscomplexobj(signal) else np.float32
-    if len(signal) == 1:  # a stream's window lies that way already
-        return np.ascontiguousarray(signal[0], dtype=kind)
     moved = np.moveaxis(signal, 0, -2)
     return np.ascontiguousarray(moved, dtype=kind).reshape(*moved.shape[:-2], -1)
