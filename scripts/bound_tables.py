@@ -12,7 +12,7 @@ import numpy as np
 
 from sensorveil.data.population import Truth
 from sensorveil.data.simulated import Simulated
-from sensorveil.measures.bounds import Bound, bound_code
+from sensorveil.methods.seal_bound import Bound, bound_code
 
 
 def simulated_code(truth: Truth, levels: int, relative: bool) -> np.ndarray:

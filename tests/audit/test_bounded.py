@@ -20,7 +20,7 @@ from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, Attribute
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.bounds import bound_code
+from sensorveil.methods.seal_bound import bound_code
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.seal import Seal

@@ -12,7 +12,7 @@ import sample
 
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
-from sensorveil.measures.bounds import Bound
+from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import (
     Difference,

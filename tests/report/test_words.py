@@ -16,7 +16,7 @@ from sensorveil.audit.results import (
     Reidentification,
     Verdict,
 )
-from sensorveil.measures.bounds import Bound
+from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import numbers, words
 from sensorveil.report.findings import Finding, findings, overall, real_attacks

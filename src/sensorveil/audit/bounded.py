@@ -15,7 +15,7 @@ import numpy as np
 from sensorveil.audit.folds import Fold
 from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, Attack, AttributeAudit, Verdict
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.measures.bounds import CONFIDENCE, Bound, bound_code, together
+from sensorveil.methods.seal_bound import CONFIDENCE, Bound, bound_code, combine_bounds
 
 
 def with_bounds(
@@ -48,7 +48,7 @@ def _bound(folds: Sequence[Fold], coded: Sequence[np.ndarray], name: str) -> Bou
     tests = [fold.split.test for fold in folds]
     if any((test.codes(name) == UNKNOWN).all() for test in tests):
         return None
-    return together(
+    return combine_bounds(
         [
             bound_code(codes, test.codes(name), test.subject, name, confidence)
             for codes, test in zip(coded, tests, strict=True)

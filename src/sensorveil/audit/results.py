@@ -12,7 +12,7 @@ import numpy as np
 
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json
-from sensorveil.measures.bounds import Bound
+from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
 
 FORMAT = 2

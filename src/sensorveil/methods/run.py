@@ -13,7 +13,7 @@ from sensorveil.conditions import conditions
 from sensorveil.data.windows import Origin, Scaling
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json, write_json, written_folder
-from sensorveil.measures.bounds import (
+from sensorveil.methods.seal_bound import (
     ASSUMED,
     ASSUMED_OF_SESSIONS,
     SESSION,

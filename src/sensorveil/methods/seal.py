@@ -1,60 +1,195 @@
-"""Seal: windows made from a small code and fresh noise, with a bound that no attacker can beat.
+"""Seal: windows made from a small code and fresh noise, with a bound on what the code tells.
 
-The output is a function of a discrete code and of noise alone. So nobody learns more about any
-attribute from it than from the code (the data processing inequality), and what a code tells can be
-counted on people held out of training: `measures.bounds`. With randomised response on the code
-there is a local epsilon as well, for any attribute at all.
+The output is a function of a discrete code and noise alone. By the data processing inequality it
+tells no more about any attribute than the code, and what the code tells can be counted on people
+held out of training. With randomised response on the code there is local differential privacy.
 
-The code is in `seal_code`, what makes windows of it in `seal_generators`.
+There is no paper. The code is in `seal_code`, the generators of windows are in `seal_generators`,
+the counted bound and randomised response in `seal_bound`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
-from sensorveil.data.windows import UNKNOWN, Scaling, Windows
+from sensorveil.classifiers import ClassifierSettings, Ensemble
+from sensorveil.data.windows import UNKNOWN, Scaling, Windows, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.bounds import Bound, bound_code, sequence_codes
-from sensorveil.measures.counting import people_folds
-from sensorveil.measures.inference import ClassifierSettings, Ensemble, seen_shape
-from sensorveil.measures.response import randomised, within_budget
-from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Capabilities, Obfuscator
-from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.methods.resample import Resample
-from sensorveil.methods.seal_code import Encoder, Movement, afforded, offered, whose
-from sensorveil.methods.seal_generators import GENERATORS, Generator, adjoining, joined
-from sensorveil.methods.seal_reading import followed
-from sensorveil.methods.seal_search import chosen, tried
-from sensorveil.methods.seal_settings import SealSettings
+from sensorveil.methods.guarantee import Guarantee
+from sensorveil.methods.seal_bound import (
+    ASSUMED,
+    Bound,
+    bound_code,
+    epsilon_within_budget,
+    people_folds,
+    private_accuracy,
+    randomize_codes,
+    sequence_codes,
+)
+from sensorveil.methods.seal_code import (
+    Encoder,
+    Movement,
+    choose_candidate,
+    donor_mask,
+    feasible_bins,
+    filter_classes,
+    rank_groups,
+    try_bins,
+)
+from sensorveil.methods.seal_generators import (
+    AUTO,
+    GAUSSIAN,
+    GENERATORS,
+    POOL,
+    Generator,
+    crossfade,
+    previous_windows,
+)
+from sensorveil.methods.settings import Settings
 from sensorveil.progress import track
 from sensorveil.train import derived_seed
 
-SIMULATED = "simulated"
-"""How the names of datasets begin whose people nobody has to ask."""
-_MAKER = 31  # what the seed of the generator is for
-_STRANGERS = 3  # groups of people; each is read by readers of the others
+_SIMULATED = "simulated"  # names of datasets that begin so have people who need not agree
+_CLASSIFIER, _GENERATOR = 1, 31  # uses of derived seeds
+_UNSEEN_FOLDS = 3
+
+
+class EnsembleSettings(Settings):
+    """The classifiers of the kept attributes.
+
+    Parameters
+    ----------
+    ensemble_size
+        Number of classifiers whose probabilities are averaged; more help on unseen people.
+    width, epochs, batch_size, learning_rate
+        As in `sensorveil.classifiers.ClassifierSettings`.
+    """
+
+    ensemble_size: int = Field(1, gt=0)
+    width: int = Field(24, gt=0)
+    epochs: int = Field(12, gt=0)
+    batch_size: int = Field(64, gt=0)
+    learning_rate: float = Field(4e-3, gt=0)
+
+
+class CodeSettings(Settings):
+    """The code.
+
+    Parameters
+    ----------
+    dwell_seconds
+        Mean time that people stay in a class; 0 classifies every window by itself.
+    rhythm_bins, energy_bins
+        Numbers of bins; fewer where a class has too few windows for 10 donors a code.
+    rank_reference
+        Earlier windows to rank among: those of the recording, of the person (for single clips; it
+        needs the person of each window), or none (absolute bins, which tell who somebody is).
+    rank_memory
+        Number of earlier windows of a class to rank among.
+    max_advantage
+        Above 0, the numbers of bins are the largest of a search: of the codes from which an
+        attacker who counts gains at most this much, it takes the one that keeps most.
+    """
+
+    dwell_seconds: float = Field(3.0, ge=0)
+    rhythm_bins: int = Field(9, ge=1, le=99)
+    energy_bins: int = Field(5, ge=1, le=99)
+    rank_reference: Literal["recording", "person", "none"] = "recording"
+    rank_memory: int = Field(600, gt=0)
+    max_advantage: float = Field(0.0, ge=0, le=1)
+
+
+class GenerationSettings(Settings):
+    """The generator of windows.
+
+    Parameters
+    ----------
+    generator
+        pool (donors' own windows), gaussian, diffusion, or auto: the pool where donors agreed or
+        are simulated, gaussian elsewhere.
+    donors
+        Why donors' windows may be emitted, in words that go into the run and its card.
+    training_steps
+        Training steps of the diffusion.
+    crossfade_seconds
+        Windows that begin where another one ended fade from its last sample within this time. So
+        they are made from two codes: bounds count pairs, and a window spends epsilon twice.
+    """
+
+    generator: Literal["auto", "pool", "gaussian", "diffusion"] = "auto"
+    donors: str = ""
+    training_steps: int = Field(4000, gt=0)
+    crossfade_seconds: float = Field(0.0, ge=0)
+
+
+class PrivacySettings(Settings):
+    """Randomised response, and the people who are counted for the bound.
+
+    Parameters
+    ----------
+    epsilon
+        Above 0, the epsilon of randomised response on each code.
+    budget
+        Above 0, the largest sum of epsilons in a recording (with `rank_reference` person: of a
+        person); later windows are made from random codes.
+    held_out
+        Share of people who are not trained on but counted for the bound.
+    """
+
+    epsilon: float = Field(0.0, ge=0)
+    budget: float = Field(0.0, ge=0)
+    held_out: float = Field(0.0, ge=0, lt=1)
+
+    def check(self) -> None:
+        """Refuse a budget of nothing."""
+        if self.budget and not self.epsilon:
+            raise Refusal("setting 'budget' limits epsilon; set 'epsilon' too")
+
+
+class SealSettings(Settings):
+    """Settings of Seal, in groups."""
+
+    classifier: EnsembleSettings = EnsembleSettings()
+    code: CodeSettings = CodeSettings()
+    generation: GenerationSettings = GenerationSettings()
+    privacy: PrivacySettings = PrivacySettings()
 
 
 class Seal(Obfuscator):
-    """Encodes what is kept and how the wearer moves against their past; makes a window of that.
+    """Encodes the kept class and the rank of the wearer's movement; generates windows of that code.
 
+    Parameters
+    ----------
+    preset
+        "fast" (default), or "paper" with classifiers of the size of the papers' inference models.
+    seed, device
+        As in every method.
+    **settings
+        See `SealSettings`.
+
+    Examples
+    --------
     >>> import sensorveil
     >>> windows = sensorveil.load("simulated", people=8, windows=10)
-    >>> obfuscator = Seal(epochs=1, rhythm=3).fit(windows.train, keep="activity", hide="gender")
-    >>> obfuscator.metrics_["generator"], obfuscator.encoder_.count  # 4 activities x 3 x 3 levels
-    ('pool', 36)
+    >>> seal = Seal(epochs=1, rhythm_bins=3).fit(windows.train, keep="activity", hide="gender")
+    >>> seal.encoder_.count  # 4 activities x 3 x 3 bins
+    36
+    >>> seal.obfuscate(windows.test).shape == windows.test.shape
+    True
     """
 
     name = "seal"
-    summary = "a window made from a small code and noise, with a bound on what the code tells"
+    summary = "windows made from a small code and noise, with a bound on what the code tells"
     capabilities = Capabilities(
         strengths={
-            "epsilon": "local epsilon of one window, by randomised response; lower hides more",
-            "budget": "the most epsilon that one recording may spend; then windows say nothing",
+            "epsilon": "local epsilon of one code, by randomised response; lower hides more",
+            "budget": "largest sum of epsilons in a recording; later windows say nothing",
         },
         emits_donors=True,
         looks_back=True,
@@ -62,243 +197,307 @@ class Seal(Obfuscator):
     Settings = SealSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
-        # There is no paper: readers of the size of the papers' inference models, for a GPU.
-        "paper": Resample.presets["paper"],
+        # About the size of the papers' inference models, for a GPU.
+        "paper": {
+            "ensemble_size": 5,
+            "width": 64,
+            "epochs": 20,
+            "batch_size": 512,
+            "learning_rate": 3e-3,
+        },
     }
+    real_hooks = True
     settings: SealSettings
-
-    def encode(self, windows: Windows) -> np.ndarray:
-        """The code of each window, in the order of time within a recording.
-
-        It is all that a window made from it can tell of the wearer.
-        """
-        self._check_fitted()
-        self._check_alike(windows)
-        return self._encode(windows.scaled(self.scaling_))
-
-    def count_bounds(self, windows: Windows, run: int = 1) -> tuple[Bound, ...]:
-        """What the code can tell anybody about each attribute that is not kept.
-
-        The windows must be of people who took no part in training. With a `run` above 1 it is
-        about whoever sees so many consecutive windows of a recording at once, and assumes nothing
-        about how these depend on each other; it takes many people before that says anything.
-        """
-        self._check_fitted()
-        self._check_alike(windows)
-        codes = self._codes_behind(windows.scaled(self.scaling_))
-        codes = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
-        codes, first = sequence_codes(codes, windows.recording, windows.start, run)
-        seen = windows.select(first)
-        return tuple(
-            bound_code(codes, seen.codes(name), seen.subject, name)
-            for name in seen.attributes
-            if name not in self.policy_.keep and (seen.codes(name) != UNKNOWN).any()
-        )
-
-    def window_seconds(self, windows: Windows, most: int = 1000) -> float:
-        """Median time from a window to its output, of so many that come alone, without a past."""
-        singles = [windows.select([place]).compact() for place in range(min(most, len(windows)))]
-        if not singles:
-            raise Refusal("there are no windows to take the time of")
-        coming = iter([singles[0], *singles])  # one more, which pays for starting up
-        return median_seconds(lambda: self.obfuscate(next(coming)), len(singles))
 
     # Training.
 
+    def _make_scaling(self, windows: Windows) -> Scaling:
+        """Statistics without the people who are counted: not even the units depend on them."""
+        return Scaling.of(windows.select(~self._held_out(windows)))
+
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        made = self._generator_name()
-        held = self._held_out(windows, rng)
-        learnt = windows.select(~held)
-        if held.any():  # whoever is counted must not even be in the units
-            self.scaling_ = Scaling.of(learnt.scaled(None))
-            learnt = learnt.scaled(self.scaling_)
-        codes, self.cells_ = joint_classes(learnt, self.policy_.keep)
-        learnt, codes = learnt.select(codes != UNKNOWN), codes[codes != UNKNOWN]
-        movement = self._movement(learnt, codes)
-        common = offered(learnt, movement)
-        levels = self._levels(learnt, codes, movement, common, rng)
-        self.reader_ = self._reader().fit_codes(learnt.scaled(None), codes, len(self.cells_))
-        clear = self._clear(learnt, codes, common)
-        movement = movement.select(clear)
-        self.encoder_ = Encoder(*levels).fit(movement, len(self.cells_))
-        self._fit_generator(made, learnt.select(clear), self.encoder_.donated(movement))
-        found = self.count_bounds(windows.select(held)) if held.any() else ()
+        generator_name = self._generator_name()
+        held_out = self._held_out(windows)
+        train = windows.select(~held_out)
+        classes, self.combinations_ = joint_classes(train, self.policy_.keep)
+        train, classes = train.select(classes != UNKNOWN), classes[classes != UNKNOWN]
+
+        # The code: as many bins as donors allow, or as a search finds.
+        movement = self._movement(train, classes)
+        donors = donor_mask(train, movement)
+        bins = self._choose_bins(train, movement, donors, rng)
+        self.classifier_ = self._new_classifier()
+        self.classifier_.fit_codes(train, classes, len(self.combinations_))
+
+        # Donors are classified as what they are: an application would take others for another
+        # class. A class of which no donor is classified right keeps all that it has.
+        right = donors & (self.classifier_.predict(train) == classes)
+        donors = right | (donors & ~np.isin(classes, classes[right]))
+        donor_movement = movement.select(donors)
+        self.encoder_ = Encoder(*bins).fit(donor_movement, len(self.combinations_))
+        codes = self.encoder_.donor_codes(donor_movement)
+
+        # The generator knows the codes that donors have; for others the nearest one stands in.
+        present, numbered = np.unique(codes, return_inverse=True)
+        available = np.isin(np.arange(self.encoder_.count), present)
+        self.generator_code_ = np.searchsorted(present, self.encoder_.nearest(available))
+        self.generator_ = self._new_generator(generator_name)
+        self.generator_.fit(train.select(donors), numbered, len(present))
+
+        bounds = self.bounds(windows.recorded.select(held_out)) if held_out.any() else ()
         self.metrics_ |= {
-            "levels": list(levels),
-            "codes": self.encoder_.count,
-            "donors": self.settings.donors,
-            "epsilon": self.settings.epsilon,
-            "budget": self.settings.budget,
-            "bounds": [bound.as_dict() for bound in found],
-        }
-
-    def _levels(
-        self,
-        learnt: Windows,
-        codes: np.ndarray,
-        movement: Movement,
-        common: np.ndarray,
-        rng: np.random.Generator,
-    ) -> tuple[int, int]:
-        """How many levels of each: those that are set, or found where a search is asked for."""
-        fewest = int(np.bincount(movement.read[common]).min())
-        most = afforded(self.settings.rhythm, self.settings.intensity, fewest)
-        if not self.settings.max_advantage:
-            return most
-        seen = self._movement(learnt, self._read_by_strangers(learnt, codes))
-        hide = self.policy_.hide
-        candidates = tried(learnt, movement, seen, common, len(self.cells_), hide, most, rng)
-        best = chosen(candidates, self.settings.max_advantage)
-        self.metrics_["search"] = [one.as_dict() for one in candidates]
-        return best.rhythm, best.intensity
-
-    def _read_by_strangers(self, learnt: Windows, codes: np.ndarray) -> np.ndarray:
-        """The class of each window, read by readers who learnt from other people.
-
-        Whom a reader does not know it reads wrong at times, and what it takes them for tells
-        something of them too: the search must see that.
-        """
-        fold = people_folds(learnt.subject, _STRANGERS)
-        shares = np.empty((len(learnt), len(self.cells_)))
-        for one in track(np.unique(fold).tolist(), "readers of strangers"):
-            own, others = learnt.select(fold == one), learnt.select(fold != one)
-            if not len(others):
-                raise Refusal("a search needs windows of two people or more, and there is one")
-            reader = self._reader().fit_codes(
-                others.scaled(None), codes[fold != one], len(self.cells_)
-            )
-            shares[fold == one] = reader.probabilities(own)
-        return self._followed(shares, learnt)
-
-    def _clear(self, learnt: Windows, codes: np.ndarray, common: np.ndarray) -> np.ndarray:
-        """Which of the common windows may be donors': those that are read as what they are.
-
-        Recordings begin and end with something else, and an application that is given such a
-        window reads it wrong. A class of which none is read right keeps all that it has.
-        """
-        right = common & (self.reader_.predict(learnt) == codes)
-        return right | (common & ~np.isin(codes, codes[right]))
-
-    def _fit_generator(self, made: str, donors: Windows, codes: np.ndarray) -> None:
-        """The generator learns codes that donors have; those without are served by the nearest."""
-        there, numbered = np.unique(codes, return_inverse=True)
-        mask = np.isin(np.arange(self.encoder_.count), there)
-        self.served_ = np.searchsorted(there, self.encoder_.nearest(mask))
-        self.generator_ = self._generator(made).fit(donors, numbered, len(there))
-        self.metrics_ |= {
-            "generator": made,
-            "emits_donors": self.generator_.emits_donors,
-            "donor_windows": len(donors),
+            "generator": generator_name,
+            "bins": list(bins),
+            "donor_windows": int(donors.sum()),
             "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
+            "bounds": [bound.as_dict() for bound in bounds],
         }
 
-    def _held_out(self, windows: Windows, rng: np.random.Generator) -> np.ndarray:
-        """Which windows are of people who are counted for the bound, and not learnt from."""
-        people = rng.permutation(np.unique(windows.subject))
-        count = round(self.settings.held_out * len(people))
-        if self.settings.held_out and not 0 < count < len(people):
+    def _choose_bins(
+        self, train: Windows, movement: Movement, donors: np.ndarray, rng: np.random.Generator
+    ) -> tuple[int, int]:
+        """Numbers of bins of rhythm and energy."""
+        code, classes = self.settings.code, movement.classes
+        fewest = int(np.bincount(classes[donors]).min())
+        max_bins = feasible_bins(code.rhythm_bins, code.energy_bins, fewest)
+        if not code.max_advantage:
+            return max_bins
+        unseen = self._movement(train, self._predict_unseen_people(train, classes))
+        num_classes, hide = len(self.combinations_), self.policy_.hide
+        candidates = try_bins(train, movement, unseen, donors, num_classes, hide, max_bins, rng)
+        best = choose_candidate(candidates, code.max_advantage)
+        self.metrics_["search"] = [one.as_dict() for one in candidates]
+        return best.rhythm_bins, best.energy_bins
+
+    def _predict_unseen_people(self, train: Windows, classes: np.ndarray) -> np.ndarray:
+        """The class of each window, predicted by classifiers of other people.
+
+        A classifier errs on people it does not know, and the errors tell something about them:
+        the search must see that.
+        """
+        fold = people_folds(train.subject, _UNSEEN_FOLDS)
+        probabilities = np.empty((len(train), len(self.combinations_)))
+        for one in track(np.unique(fold).tolist(), "classifiers of other people"):
+            inside = fold == one
+            if inside.all():
+                raise Refusal("a search needs windows of two people or more, and there is one")
+            classifier = self._new_classifier()
+            classifier.fit_codes(train.select(~inside), classes[~inside], len(self.combinations_))
+            probabilities[inside] = classifier.probabilities(train.select(inside))
+        return self._filter(probabilities, train)
+
+    def _held_out(self, windows: Windows) -> np.ndarray:
+        """The windows of people who are counted for the bound and not trained on: a mask."""
+        share = self.settings.privacy.held_out
+        people = np.random.default_rng(self.seed).permutation(np.unique(windows.subject))
+        count = round(share * len(people))
+        if share and not 0 < count < len(people):
             raise Refusal(
-                f"setting 'held_out' is {self.settings.held_out}: of {len(people)} people that"
-                f" leaves {len(people) - count} to learn from and {count} to count"
+                f"setting 'held_out' is {share}: of {len(people)} people that leaves"
+                f" {len(people) - count} to train on and {count} to count"
             )
         return np.isin(windows.subject, people[:count])
-
-    def _generator_name(self) -> str:
-        origin = self.origin_
-        return self.settings.generator_for(bool(origin and origin.dataset.startswith(SIMULATED)))
-
-    def _generator(self, name: str) -> Generator:
-        return GENERATORS[name](derived_seed(self.seed, _MAKER), self.device, self.settings.steps)
-
-    def _reader(self) -> Ensemble:
-        one = self.settings
-        settings = ClassifierSettings(one.width, one.epochs, one.batch, one.rate)
-        return Ensemble(one.readers, settings, derived_seed(self.seed, READER), self.device)
 
     # Obfuscation.
 
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        codes = self._told(self._encode(windows), windows, strength, rng)
-        signal = self.generator_.make(self.served_[codes], rng)
-        samples = round(self.settings.join * self.sample_rate_)
-        return joined(signal, self._before(windows), samples) if samples else signal
+        codes = self._encode(windows)
+        codes = self._randomize(codes, windows, strength, rng)
+        signal = self.generator_.generate(self.generator_code_[codes], rng)
+        if samples := self._crossfade_samples():
+            signal = crossfade(signal, self._previous(windows), samples)
+        return signal
 
-    def _told(
+    def _encode(self, windows: Windows) -> np.ndarray:
+        classes = self._filter(self.classifier_.probabilities(windows), windows)
+        return self.encoder_.encode(self._movement(windows, classes))
+
+    def _filter(self, probabilities: np.ndarray, windows: Windows) -> np.ndarray:
+        dwell = self.settings.code.dwell_seconds * self.sample_rate_
+        return filter_classes(
+            probabilities, windows.recording, windows.start, windows.length, dwell
+        )
+
+    def _movement(self, windows: Windows, classes: np.ndarray) -> Movement:
+        code = self.settings.code
+        return Movement.of(windows, classes, code.rank_reference, code.rank_memory)
+
+    def _randomize(
         self,
         codes: np.ndarray,
         windows: Windows,
         strength: Mapping[str, np.ndarray],
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """The codes that windows are made from: as they are, or by randomised response."""
-        if not strength and not self.settings.epsilon:
-            return codes
+        """Codes by randomised response, where there is an epsilon."""
         for name, numbers in strength.items():
             if (numbers <= 0).any():
                 raise Refusal(f"strength '{name}' must be above 0")
-        epsilon = strength.get("epsilon", np.full(len(codes), self.settings.epsilon))
-        budget = strength.get("budget", np.full(len(codes), self.settings.budget))
+        privacy = self.settings.privacy
+        epsilon = strength.get("epsilon", np.full(len(codes), privacy.epsilon))
+        budget = strength.get("budget", np.full(len(codes), privacy.budget))
         if not epsilon.any():
             if budget.any():
                 raise Refusal("strength 'budget' limits epsilon; give 'epsilon' too")
             return codes
         if budget.any():
-            owner = whose(windows, self.settings.past)
-            epsilon = within_budget(epsilon, budget, owner, windows.start)
-        return randomised(codes, self.encoder_.count, epsilon, rng)
+            group = rank_groups(windows, self.settings.code.rank_reference)
+            epsilon = epsilon_within_budget(epsilon, budget, group, windows.start)
+        return randomize_codes(codes, self.encoder_.count, epsilon, rng)
 
-    def _encode(self, windows: Windows) -> np.ndarray:
-        return self.encoder_.encode(self._movement(windows, self._read(windows)))
+    def _crossfade_samples(self) -> int:
+        return round(self.settings.generation.crossfade_seconds * self.sample_rate_)
 
-    def _read(self, windows: Windows) -> np.ndarray:
-        """The class of each window, as it follows from those before."""
-        return self._followed(self.reader_.probabilities(windows), windows)
+    def _previous(self, windows: Windows) -> np.ndarray:
+        return previous_windows(windows.recording, windows.start, windows.length)
 
-    def _followed(self, shares: np.ndarray, windows: Windows) -> np.ndarray:
-        steady = self.settings.steady * self.sample_rate_
-        return followed(shares, windows.recording, windows.start, windows.length, steady)
+    # What the output can tell.
 
-    def _movement(self, windows: Windows, read: np.ndarray) -> Movement:
-        return Movement.of(windows, read, self.settings.past, self.settings.memory)
+    def encode(self, windows: Windows) -> np.ndarray:
+        """The code of each window, (n,): all that a window made from it tells about the wearer."""
+        self._check_fitted()
+        self._check_alike(windows)
+        return self._encode(self._standard(windows))
 
-    def _before(self, windows: Windows) -> np.ndarray:
-        return adjoining(windows.recording, windows.start, windows.length)
+    def bounds(self, windows: Windows | None = None, run: int = 1) -> tuple[Bound, ...]:
+        """Upper bounds on what the code tells about each attribute that is not kept.
 
-    def _codes_behind(self, windows: Windows) -> np.ndarray:
-        """All codes that each window is made from, (n, 1) or, with joins, (n, 2).
+        Parameters
+        ----------
+        windows
+            Windows of people who took no part in training; by default the people who were held
+            out (`held_out`), if any.
+        run
+            Number of consecutive windows of a recording that an attacker sees at once. Nothing is
+            assumed about how they depend on each other; above 1 it takes many people.
+        """
+        self._check_fitted()
+        if windows is None:
+            return tuple(Bound(**one) for one in self.metrics_["bounds"])
+        self._check_alike(windows)
+        codes = self._codes_of_output(self._standard(windows))
+        codes = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        codes, first = sequence_codes(codes, windows.recording, windows.start, run)
+        counted = windows.select(first)
+        return tuple(
+            bound_code(codes, counted.codes(name), counted.subject, name)
+            for name in counted.attributes
+            if name not in self.policy_.keep and (counted.codes(name) != UNKNOWN).any()
+        )
 
-        The second is that of the window before, or one more than there are where there is none.
+    def guarantee(self) -> Guarantee | None:
+        """Local differential privacy of an output window, where codes are randomised.
+
+        A crossfaded window is made from two randomised codes, so it spends epsilon twice. A
+        recording spends each code once: it never exceeds the budget.
+        """
+        privacy = self.settings.privacy
+        if not privacy.epsilon:
+            return None
+        codes = 2 if self._crossfade_samples() else 1
+        epsilon = codes * privacy.epsilon
+        several = f"k consecutive windows spend k times {privacy.epsilon:g}"
+        if codes == 2:
+            several = (
+                f"crossfaded windows are made from two codes and spend 2 x {privacy.epsilon:g},"
+                f" k consecutive windows (k + 1) x {privacy.epsilon:g}"
+            )
+        if privacy.budget:
+            epsilon = min(epsilon, privacy.budget)
+            several += f", a recording at most {privacy.budget:g}"
+        why = (
+            f"the code is released by randomised response, whatever the attribute; {several}; of"
+            " two equally frequent classes no attacker is right in more than"
+            f" {private_accuracy(0.5, epsilon):.1%} of single windows"
+        )
+        return Guarantee(epsilon, 0.0, "one output window of the wearer (local)", why)
+
+    def emits_donor_windows(self) -> bool:
+        """Whether the generator is the pool."""
+        return self.generator_.emits_donors
+
+    def notices(self) -> tuple[str, ...]:
+        """Lines for the run's card."""
+        if self.bounds():
+            lines = [f"The bounds assume that {ASSUMED}."]
+        else:
+            lines = [
+                "There is no bound, since nobody was held out of training: train with held_out"
+                " above 0, or audit the run on people it never saw."
+            ]
+        if self._crossfade_samples():
+            lines.append(
+                "Windows are crossfaded, so each holds a little of the one before: bounds count"
+                " pairs of codes, and a window spends the epsilon of two codes."
+            )
+        return tuple(lines)
+
+    def _codes_of_output(self, windows: Windows) -> np.ndarray:
+        """All codes that each window is made from: (n, 1), or (n, 2) with crossfading.
+
+        The second is that of the previous window, or the number of codes where there is none.
         """
         codes = self._encode(windows)
-        if not self.settings.join:
+        if not self._crossfade_samples():
             return codes[:, None]
-        before = self._before(windows)
-        return np.stack([codes, np.where(before >= 0, codes[before], self.encoder_.count)], axis=1)
+        previous = self._previous(windows)
+        before = np.where(previous >= 0, codes[previous], self.encoder_.count)
+        return np.stack([codes, before], axis=1)
 
     def _condition(self, windows: Windows) -> np.ndarray | None:
-        """The codes, or nothing where what is told are not the codes but drawn from them."""
-        if self.settings.epsilon:
+        """The codes, or None where the output is made from randomised ones."""
+        if self.settings.privacy.epsilon:
             return None
-        one_hot = np.eye(self.encoder_.count + 1, dtype=np.float32)[self._codes_behind(windows)]
-        return one_hot.reshape(len(windows), -1)
+        one_hot = np.eye(self.encoder_.count + 1, dtype=np.float32)
+        return one_hot[self._codes_of_output(windows)].reshape(len(windows), -1)
 
     # On disk.
 
     def _state(self) -> dict[str, np.ndarray]:
-        parts = {
-            "reader": self.reader_.state(),
-            "encoder": self.encoder_.state(),
-            "generator": self.generator_.state(),
+        parts: dict[str, Any] = {
+            "classifier": self.classifier_,
+            "encoder": self.encoder_,
+            "generator": self.generator_,
         }
-        flat = {f"{part}.{k}": v for part, arrays in parts.items() for k, v in arrays.items()}
-        return flat | {"cells": self.cells_, "served": self.served_}
+        arrays = {
+            f"{part}.{name}": array
+            for part, learnt in parts.items()
+            for name, array in learnt.state().items()
+        }
+        own = {"combinations": self.combinations_, "generator_code": self.generator_code_}
+        return arrays | own
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.cells_, self.served_ = state["cells"], state["served"]
-        shape = seen_shape(self.shape_, self.complex_)
-        self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
+        self.combinations_, self.generator_code_ = state["combinations"], state["generator_code"]
+        shape, classes = self.real_shape(), len(self.combinations_)
+        classifier = self._new_classifier()
+        self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
-        generator = self._generator(self._generator_name())
-        self.generator_ = generator.restore(part_of(state, "generator."), self.shape_[-1])
+        generator = self._new_generator(self._generator_name())
+        self.generator_ = generator.restore(part_of(state, "generator."), shape[-1])
+
+    def _new_classifier(self) -> Ensemble:
+        one = self.settings.classifier
+        settings = ClassifierSettings(one.width, one.epochs, one.batch_size, one.learning_rate)
+        seed = derived_seed(self.seed, _CLASSIFIER)
+        return Ensemble(one.ensemble_size, settings, seed, self.device)
+
+    def _new_generator(self, name: str) -> Generator:
+        steps = self.settings.generation.training_steps
+        return GENERATORS[name](derived_seed(self.seed, _GENERATOR), self.device, steps)
+
+    def _generator_name(self) -> str:
+        """The generator to use: donors' windows only where donors agreed or are simulated."""
+        chosen, origin = self.settings.generation, self.origin_
+        is_simulated = bool(origin and origin.dataset.startswith(_SIMULATED))
+        agreed = is_simulated or bool(chosen.donors.strip())
+        if chosen.generator == POOL and not agreed:
+            raise Refusal(
+                "generator 'pool' emits people's own windows, and nobody states that they agreed;"
+                ' set donors="..." (such as "published under CC BY 4.0"), or generator=gaussian'
+            )
+        if chosen.generator == AUTO:
+            return POOL if agreed else GAUSSIAN
+        return chosen.generator

@@ -1,126 +1,203 @@
-"""Seal's code: what is kept, and where the wearer's movement ranks in their own recent past.
+"""Seal's code: the kept class, and where rhythm and energy rank in the wearer's own past.
 
-A code is the class that was read, a level of rhythm and a level of intensity. Rhythm is the
-logarithm of the strongest frequency, intensity that of the energy, both of the window in standard
-units. How fast and how hard somebody moves tells who they are, and so does how much that varies.
-So a level is a rank among the wearer's own earlier windows of the same class, and nothing else:
-where windows come in no particular order and no two are equal, how many earlier ones lie below is
-uniform, and independent of all other ranks, however the values are distributed (Rényi 1962). Then
-neither one level nor a whole session of them tells anything about the wearer; what is left is
-order, whether somebody tires, warms up, hurries, and how rhythm and intensity go together. Values
-that are equal are put in an order by lot: a rank in their middle would tell how many there are.
-Nothing of later windows is needed, so it works in a stream. A short past says little, so ranks
-begin in the middle; how far they go from there depends on how long the past is, and on nothing
-else.
+Class. People go on with an activity for seconds, and windows overlap. So a classifier's
+probabilities are filtered over time (`filter_classes`).
 
-Donors' windows are given out by their rank among all windows of their class: where the wearer is at
-the upper end of their own past, the output is at the upper end of everybody's.
+Ranks. How fast and how hard somebody moves tells who they are, and so does how much that varies. So
+a bin of rhythm (log of the strongest frequency) or energy (log of the variance) is a rank among the
+wearer's own earlier windows of the same class, and nothing else. Where windows come in no
+particular order and no two are equal, the number of earlier ones below is uniform and independent
+of all other ranks, however the values are distributed (Rényi 1962): neither one bin nor a session
+of them tells anything about the wearer. What remains is order (fatigue, warming up) and how rhythm
+and energy go together. Equal values are ordered at random: a rank in their middle would tell how
+many there are. No later window is needed, so it works in a stream. After a short past ranks lie in
+the middle; how far they go from there depends on the length of the past alone.
+
+Donors. A donor's window is emitted for its rank among all windows of its class: where the wearer is
+at the upper end of their own past, the output is at the upper end of everybody's.
+
+References
+----------
+Rényi, On Outstanding Values in a Sequence of Observations, 1962.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
 from sensorveil.data.windows import Windows
-from sensorveil.methods.seal_reading import elapsed
+from sensorveil.errors import Refusal
+from sensorveil.methods.seal_bound import counted_advantage, half_folds, people_folds
+from sensorveil.progress import track
+from sensorveil.signal_features import frequency_and_energy, power_spectrum, within_correlation
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
-PASTS = (RECORDING, PERSON, NONE)
-"""Whose earlier windows are the past: the recording's, the person's, or nobody's."""
-
-DONORS = 10
-"""Donors' windows that a code should have."""
-
+RANK_REFERENCES = (RECORDING, PERSON, NONE)
+"""Earlier windows to rank among: the recording's, the person's, or none (absolute bins)."""
+DONORS_PER_CODE = 10
+"""Donors' windows that each code should have: a code of one donor would give that one away."""
 EXTREME = 0.05
-"""The part of a class at either end, by rhythm and by intensity, that is not given out.
-
-On validation people of MotionSense (folds 0 to 3) the correlation of the frequency is 0.62 if all
-distinct windows (see `RIVAL`) are given out, and 0.68 without these ends.
-"""
-
-RIVAL = 0.7
-"""The most power that a donor's window has elsewhere, as a part of that of its strongest frequency.
-
-On validation people of MotionSense (folds 0 to 3) the correlation of the frequency, found in the
-units of those people, is 0.60 if there is no such limit, 0.66 with 0.9 and 0.68 with any of 0.8,
-0.7, 0.6 and 0.5; windows at the ends (see `EXTREME`) are left out in all of these.
-"""
+"""Share at either end of a class, by rhythm and by energy, that is not emitted."""
+MAX_RUNNER_UP = 0.7
+"""Largest runner-up ratio of a donor's window."""
+POOL_SHARE = 0.75
+"""In the search: the share of people who are donors; the others are obfuscated."""
 
 _BATCH = 1024
-_SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
-_LOBE = 2  # bins to either side over which a Hann taper spreads one frequency
+_MIN_SAMPLES = 8  # shorter windows have no meaningful spectrum
+_MAIN_LOBE = 2  # bins to either side over which a Hann taper spreads one frequency
 _STILL = 1e-6  # energy in standard units below which a window counts as still
-_TIE = 1e-9  # far below what can be measured, and far above what a float64 can tell apart
+_TIE = 1e-9  # far below measurement, and far above the resolution of a float64
 
 
-def measured(windows: Windows) -> np.ndarray:
-    """Rhythm and intensity of each window, (n, 2); of images, nothing is said (0).
+# The class, filtered over time.
+
+
+def filter_classes(
+    probabilities: np.ndarray,
+    recording: np.ndarray,
+    start: np.ndarray,
+    length: int,
+    dwell: float,
+) -> np.ndarray:
+    """The likeliest class of each window given its recording up to there.
+
+    The forward recursion of a hidden Markov model: after a time t the class is the same with
+    probability e^(-t / dwell), else any. A sample that several windows share is evidence once: the
+    likelihood of a window is raised to the share of it that is new.
+
+    Parameters
+    ----------
+    probabilities
+        Of each class, from single windows: (n, classes).
+    recording, start, length
+        Recording, first sample and number of samples of the windows.
+    dwell
+        Mean time that people stay in a class, in samples; 0: each window by itself.
+
+    Examples
+    --------
+    >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.05, 0.95]])
+    >>> recording, start = np.zeros(4, int), np.arange(4) * 64
+    >>> filter_classes(probabilities, recording, start, 128, 256).tolist()
+    [0, 0, 1, 1]
+    >>> filter_classes(probabilities, recording, start, 128, 0).tolist()
+    [0, 1, 1, 1]
+    """
+    if not dwell or len(probabilities) < 2:
+        return probabilities.argmax(1)
+    since = samples_since_previous(recording, start)
+    stay = np.exp(-since / dwell)[:, None]
+    belief = np.maximum(probabilities, 1e-12)  # a class is never ruled out for good
+    evidence = belief ** np.minimum(since / length, 1.0)[:, None]
+    for here, before in _in_step(recording, start):
+        predicted = stay[here] * belief[before] + (1 - stay[here]) / belief.shape[1]
+        posterior = predicted * evidence[here]
+        belief[here] = posterior / posterior.sum(1, keepdims=True)
+    return belief.argmax(1)
+
+
+def samples_since_previous(recording: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Samples since the previous window of the recording began; infinite for the first.
+
+    >>> samples_since_previous(np.array([0, 1, 0]), np.array([10, 0, 0])).tolist()
+    [10.0, inf, inf]
+    """
+    since = np.full(len(start), np.inf)
+    order = np.lexsort([start, recording])
+    same = recording[order[1:]] == recording[order[:-1]]
+    since[order[1:]] = np.where(same, np.diff(start[order]), np.inf)
+    return since
+
+
+def _in_step(recording: np.ndarray, start: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows and the rows before them: the second ones of all recordings, then the third, ...
+
+    >>> [(here.tolist(), before.tolist()) for here, before in
+    ...     _in_step(np.array([0, 0, 1, 1, 0]), np.array([9, 0, 0, 5, 20]))]
+    [([0, 3], [1, 2]), ([4], [0])]
+    """
+    order = np.lexsort([start, recording])
+    _, sizes = np.unique(recording, return_counts=True)
+    first = np.cumsum(sizes) - sizes
+    for step in range(1, sizes.max()):
+        here = first[sizes > step] + step
+        yield order[here], order[here - 1]
+
+
+# Rhythm and energy, and their ranks.
+
+
+def rhythm_and_energy(windows: Windows) -> np.ndarray:
+    """Logarithms of the strongest frequency and of the energy of each window, (n, 2).
+
+    Zeros for images and for windows too short for a spectrum.
 
     >>> time = np.arange(128) / 50
     >>> signal = np.stack([np.sin(2 * np.pi * 2 * time), 3 * np.sin(2 * np.pi * 4 * time)])
-    >>> rhythm, intensity = measured(Windows.from_signal(signal[:, None], sample_rate=50.0)).T
-    >>> print(f"{np.exp(np.diff(rhythm))[0]:.2f} {np.exp(np.diff(intensity))[0]:.2f}")
+    >>> windows = Windows.from_signal(signal[:, None], sample_rate=50.0)
+    >>> rhythm, energy = rhythm_and_energy(windows).T
+    >>> print(f"{np.exp(np.diff(rhythm))[0]:.2f} {np.exp(np.diff(energy))[0]:.2f}")
     2.00 9.09
     """
     if not _has_rhythm(windows):
         return np.zeros((len(windows), 2))
-    parts = [
-        frequency_and_energy(np.abs(batch) if windows.is_complex else batch, windows.sample_rate)
-        for batch in windows.batches(_BATCH)
-    ]
-    least = np.array([windows.sample_rate / windows.length, _STILL])
-    return np.log(np.maximum(np.concatenate(parts, axis=1).T, least))
+    parts = [frequency_and_energy(one, windows.sample_rate) for one in _magnitudes(windows)]
+    floor = np.array([windows.sample_rate / windows.length, _STILL])
+    return np.log(np.maximum(np.concatenate(parts, axis=1).T, floor))
 
 
-def rivals(windows: Windows) -> np.ndarray:
-    """The most power of each window elsewhere, as a part of that of its strongest frequency.
+def runner_up_ratio(windows: Windows) -> np.ndarray:
+    """The largest power away from the strongest frequency, relative to its power: (n,).
 
     >>> time = np.arange(128) / 50
     >>> two = np.sin(2 * np.pi * 3.125 * time) + 0.5 * np.sin(2 * np.pi * 6.25 * time)
-    >>> round(float(rivals(Windows.from_signal(two[None, None], sample_rate=50.0))[0]), 3)
+    >>> windows = Windows.from_signal(two[None, None], sample_rate=50.0)
+    >>> round(float(runner_up_ratio(windows)[0]), 3)
     0.25
     """
     if not _has_rhythm(windows):
         return np.zeros(len(windows))
     parts = []
-    for batch in windows.batches(_BATCH):
-        power = power_spectrum(np.abs(batch) if windows.is_complex else batch).sum(1)
-        away = np.abs(np.arange(power.shape[1]) - power.argmax(1)[:, None])
-        elsewhere = np.where(away > _LOBE, power, 0).max(1)
-        parts.append(elsewhere / np.maximum(power.max(1), 1e-30))
+    for signal in _magnitudes(windows):
+        power = power_spectrum(signal).sum(1)
+        distance = np.abs(np.arange(power.shape[1]) - power.argmax(1)[:, None])
+        runner_up = np.where(distance > _MAIN_LOBE, power, 0).max(1)
+        parts.append(runner_up / np.maximum(power.max(1), 1e-30))
     return np.concatenate(parts)
 
 
-def lots(windows: Windows) -> np.ndarray:
-    """Two numbers from 0 to 1 for each window, (n, 2), as good as drawn, and always the same.
+def random_tie_breaks(windows: Windows) -> np.ndarray:
+    """Two numbers in [0, 1) for each window, (n, 2), unpredictable and always the same.
 
-    They are hashes of its samples and its place, which nobody knows who does not know the window.
+    They are hashes of its recorded samples and its place, which only the wearer knows.
 
     >>> still = Windows.from_signal(np.zeros((2, 1, 8)))
     >>> still.start[1] = 8
-    >>> len(np.unique(lots(still)))
+    >>> len(np.unique(random_tie_breaks(still)))
     4
     """
     hashes, starts = bytearray(), iter(windows.start.tolist())
-    for batch in windows.scaled(None).batches(_BATCH):
+    for batch in windows.recorded.batches(_BATCH):
         for window, start in zip(batch, starts, strict=False):
-            place = start.to_bytes(16, "little", signed=True)
-            hashes += blake2b(window, digest_size=16, salt=place).digest()
+            salt = start.to_bytes(16, "little", signed=True)
+            hashes += blake2b(window, digest_size=16, salt=salt).digest()
     return np.frombuffer(hashes, "<u8").reshape(-1, 2) / 2.0**64
 
 
-class Past:
-    """Earlier values of one kind, so many at most, and where a new one ranks among them.
+class RankHistory:
+    """The last `memory` values of one kind, and where a new value ranks among them.
 
-    >>> past = Past(memory=3)
-    >>> [past.rank(value) for value in (5.0, 7.0, 6.0, 6.0)]
+    >>> history = RankHistory(memory=3)
+    >>> [history.rank(value) for value in (5.0, 7.0, 6.0, 6.0)]
     [0.5, 0.75, 0.5, 0.5]
     """
 
@@ -129,211 +206,351 @@ class Past:
         self._sorted: list[float] = []
         self._order: deque[float] = deque()
 
-    def rank(self, value: float, middling: float = 0.0) -> float:
-        """The middle of its place among the earlier ones, from 0 to 1; then it joins them.
+    def rank(self, value: float, pseudo: float = 0.0) -> float:
+        """The rank of a new value in (0, 1), which then joins the history.
 
-        It is ranked as if there were so many `middling` ones more, half of them below it.
+        It ranks as if there were `pseudo` further values, half of them below it.
         """
         below = bisect_left(self._sorted, value)
         same = bisect_right(self._sorted, value) - below
-        place = (below + (same + 1 + middling) / 2) / (len(self._sorted) + 1 + middling)
+        rank = (below + (same + 1 + pseudo) / 2) / (len(self._sorted) + 1 + pseudo)
         insort(self._sorted, value)
         self._order.append(value)
         if len(self._order) > self._memory:
             del self._sorted[bisect_left(self._sorted, self._order.popleft())]
-        return place
+        return rank
 
 
-def whose(windows: Windows, past: str) -> np.ndarray:
-    """Whose each window is: the number of its recording, or of its person."""
-    return windows.subject if past == PERSON else windows.recording
+def rank_groups(windows: Windows, reference: str) -> np.ndarray:
+    """The group among whose earlier windows each window ranks: its recording, or its person."""
+    return windows.subject if reference == PERSON else windows.recording
 
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """What windows do, (n, 2) each, and the class that was read in each of them.
+    """Rhythm and energy of windows, and their predicted class.
 
-    `values` are rhythm and intensity as they are, `ranks` where they lie in the past, from 0 to
-    1; None where no past is looked at.
+    Parameters
+    ----------
+    values
+        Logarithms of rhythm and energy, (n, 2).
+    ranks
+        Where these lie among earlier windows, in (0, 1), (n, 2); None for absolute bins.
+    classes
+        Predicted class of each window, (n,).
     """
 
     values: np.ndarray
     ranks: np.ndarray | None
-    read: np.ndarray
+    classes: np.ndarray
 
     @classmethod
-    def of(cls, windows: Windows, read: np.ndarray, past: str, memory: int) -> Movement:
-        """Window after window in time, each among earlier ones of its class."""
-        values = measured(windows)
-        if past == NONE:
-            return cls(values, None, read)
-        # What measures alike is put in an order by lot; where nothing is measured, in none.
-        ordered = (values + _TIE * lots(windows) if values.any() else values).tolist()
-        owner, ranks = whose(windows, past), np.empty_like(values)
-        # One window more that lies in the middle: as many as hold its samples where they overlap.
-        since = elapsed(windows.recording, windows.start).tolist()
-        middling = [max(windows.length / max(samples, 1), 1) for samples in since]
-        keys = list(zip(owner.tolist(), read.tolist(), strict=True))
-        pasts: defaultdict[tuple[int, int], tuple[Past, Past]]
-        pasts = defaultdict(lambda: (Past(memory), Past(memory)))
-        for place in np.lexsort([windows.start, windows.recording, owner]).tolist():
-            both = zip(pasts[keys[place]], ordered[place], strict=True)
-            ranks[place] = [earlier.rank(value, middling[place]) for earlier, value in both]
-        return cls(values, ranks, read)
+    def of(cls, windows: Windows, classes: np.ndarray, reference: str, memory: int) -> Movement:
+        """Ranks window after window in time, each among at most `memory` earlier ones."""
+        values = rhythm_and_energy(windows)
+        if reference == NONE:
+            return cls(values, None, classes)
+        # Values that are equal are ordered at random; without rhythm or energy, all stay equal.
+        ordered = (values + _TIE * random_tie_breaks(windows) if values.any() else values).tolist()
+        group, ranks = rank_groups(windows, reference), np.empty_like(values)
+        # One pseudo value, or where windows overlap as many as share a window's samples: so a
+        # dense stream reaches the extreme ranks no earlier than one without overlap.
+        since = samples_since_previous(windows.recording, windows.start)
+        pseudo = np.maximum(windows.length / np.maximum(since, 1), 1).tolist()
+        keys = list(zip(group.tolist(), classes.tolist(), strict=True))
+        histories: defaultdict[tuple[int, int], tuple[RankHistory, RankHistory]]
+        histories = defaultdict(lambda: (RankHistory(memory), RankHistory(memory)))
+        for row in np.lexsort([windows.start, windows.recording, group]).tolist():
+            both = zip(histories[keys[row]], ordered[row], strict=True)
+            ranks[row] = [history.rank(value, pseudo[row]) for history, value in both]
+        return cls(values, ranks, classes)
 
     def select(self, chosen: np.ndarray) -> Movement:
-        """That of some of the windows."""
+        """The movement of some of the windows."""
         ranks = None if self.ranks is None else self.ranks[chosen]
-        return Movement(self.values[chosen], ranks, self.read[chosen])
+        return Movement(self.values[chosen], ranks, self.classes[chosen])
+
+
+# Codes.
 
 
 class Encoder:
-    """Turns movement into codes of so many levels; it learns where donors' levels part."""
+    """Numbers (class, bin of rhythm, bin of energy); learns the cuts between donors' bins."""
 
-    def __init__(self, rhythm: int, intensity: int) -> None:
-        self.rhythm, self.intensity = rhythm, intensity
+    def __init__(self, rhythm_bins: int, energy_bins: int) -> None:
+        self.rhythm_bins, self.energy_bins = rhythm_bins, energy_bins
 
     @property
     def count(self) -> int:
-        """How many codes there are."""
-        return self.classes_ * self.rhythm * self.intensity
+        """Number of codes."""
+        return self.num_classes_ * self.rhythm_bins * self.energy_bins
 
-    def fit(self, movement: Movement, classes: int) -> Encoder:
-        """Learns from windows of known class: levels part each class into equal shares.
+    def fit(self, movement: Movement, num_classes: int) -> Encoder:
+        """Learns cuts that part each class into equal shares by rhythm, and each part by energy.
 
-        Rhythm parts the class, and intensity each level of rhythm. So each code has its share
-        of donors, and what is given out is spread as donors are; fast and faint at once is rare.
+        So each code has its share of donors, and the output is spread as donors are.
         """
-        self.classes_ = classes
-        rhythm, intensity = movement.values.T
-        self.cuts_ = (
-            _cuts(rhythm, movement.read, classes, self.rhythm),
-            np.empty((classes, self.rhythm, self.intensity - 1)),
+        self.num_classes_ = num_classes
+        rhythm, energy = movement.values.T
+        self.rhythm_cuts_ = np.stack(
+            [
+                np.quantile(rhythm[movement.classes == one], _shares(self.rhythm_bins))
+                for one in range(num_classes)
+            ]
         )
-        level = self._rhythm_level(movement)
-        for one in range(classes):
-            usual = movement.read == one
-            for part in range(self.rhythm):
-                own = usual & (level == part)
-                values = intensity[own if own.any() else usual]
-                self.cuts_[1][one, part] = np.quantile(values, _parts(self.intensity))
+        self.energy_cuts_ = np.empty((num_classes, self.rhythm_bins, self.energy_bins - 1))
+        rhythm_bin = self._rhythm_bin(movement)
+        for one, part in np.ndindex(num_classes, self.rhythm_bins):
+            in_class = movement.classes == one
+            in_bin = in_class & (rhythm_bin == part)
+            values = energy[in_bin if in_bin.any() else in_class]
+            self.energy_cuts_[one, part] = np.quantile(values, _shares(self.energy_bins))
         return self
 
     def encode(self, movement: Movement) -> np.ndarray:
-        """The code of each window."""
+        """The code of each window of a wearer, from ranks."""
         if movement.ranks is None:
-            return self.donated(movement)
-        numbers = np.array([self.rhythm, self.intensity])
-        levels = np.minimum((movement.ranks * numbers).astype(int), numbers - 1)
-        return self._numbered(movement.read, levels)
+            return self.donor_codes(movement)
+        numbers = np.array([self.rhythm_bins, self.energy_bins])
+        rhythm, energy = np.minimum((movement.ranks * numbers).astype(int), numbers - 1).T
+        return self._code(movement.classes, rhythm, energy)
 
-    def donated(self, movement: Movement) -> np.ndarray:
-        """The code for which each window may be given out, if it is a donor's."""
-        rhythm = self._rhythm_level(movement)
-        cuts = self.cuts_[1][movement.read, rhythm]
-        intensity = (movement.values[:, 1, None] > cuts).sum(1)
-        return self._numbered(movement.read, np.stack([rhythm, intensity], axis=1))
+    def donor_codes(self, movement: Movement) -> np.ndarray:
+        """The code for which each donor's window may be emitted, from its rank in its class."""
+        rhythm = self._rhythm_bin(movement)
+        cuts = self.energy_cuts_[movement.classes, rhythm]
+        return self._code(movement.classes, rhythm, (movement.values[:, 1, None] > cuts).sum(1))
 
-    def nearest(self, there: np.ndarray) -> np.ndarray:
-        """For each code the nearest that is `there` (a mask), of its class where it can be."""
-        group, *levels = np.indices((self.classes_, self.rhythm, self.intensity)).reshape(3, -1)
-        places = np.stack(levels, axis=1) / np.array([self.rhythm, self.intensity])
-        apart = np.abs(places[:, None] - places[None]).sum(2)
-        apart[group[:, None] != group[None]] += 2  # farther than any level
-        apart[:, ~there] = np.inf
-        return apart.argmin(1)
+    def nearest(self, available: np.ndarray) -> np.ndarray:
+        """For each code the nearest one in the mask `available`, of its class where possible."""
+        shape = (self.num_classes_, self.rhythm_bins, self.energy_bins)
+        one, rhythm, energy = np.indices(shape).reshape(3, -1)
+        places = np.stack([rhythm / self.rhythm_bins, energy / self.energy_bins], axis=1)
+        distance = np.abs(places[:, None] - places[None]).sum(2)
+        distance[one[:, None] != one[None]] += 2  # farther than any bin of the class
+        distance[:, ~available] = np.inf
+        return distance.argmin(1)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that was learnt, as arrays."""
-        return {"rhythm": self.cuts_[0], "intensity": self.cuts_[1]}
+        """The learnt arrays."""
+        return {"rhythm_cuts": self.rhythm_cuts_, "energy_cuts": self.energy_cuts_}
 
     @classmethod
     def restored(cls, state: Mapping[str, np.ndarray]) -> Encoder:
         """The encoder that `state` was taken from."""
-        cuts = (state["rhythm"], state["intensity"])
-        encoder = cls(*(table.shape[-1] + 1 for table in cuts))
-        encoder.classes_, encoder.cuts_ = len(cuts[0]), cuts
+        rhythm, energy = state["rhythm_cuts"], state["energy_cuts"]
+        encoder = cls(rhythm.shape[-1] + 1, energy.shape[-1] + 1)
+        encoder.num_classes_ = len(rhythm)
+        encoder.rhythm_cuts_, encoder.energy_cuts_ = rhythm, energy
         return encoder
 
-    def _rhythm_level(self, movement: Movement) -> np.ndarray:
-        return (movement.values[:, 0, None] > self.cuts_[0][movement.read]).sum(1)
+    def _rhythm_bin(self, movement: Movement) -> np.ndarray:
+        return (movement.values[:, 0, None] > self.rhythm_cuts_[movement.classes]).sum(1)
 
-    def _numbered(self, read: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        return (read * self.rhythm + levels[:, 0]) * self.intensity + levels[:, 1]
+    def _code(self, classes: np.ndarray, rhythm: np.ndarray, energy: np.ndarray) -> np.ndarray:
+        return (classes * self.rhythm_bins + rhythm) * self.energy_bins + energy
 
 
-def distinct(windows: Windows, read: np.ndarray) -> np.ndarray:
-    """Which windows have the strongest frequency that they have in other units as well: a mask.
+def donor_mask(windows: Windows, movement: Movement) -> np.ndarray:
+    """The windows that may be donors' by their movement: a clear rhythm, and not extreme."""
+    mask = clear_rhythm(windows, movement.classes)
+    mask[mask] = typical(movement.select(mask))
+    return mask
 
-    Channels count by their power, which is a matter of units. Where two frequencies are about as
-    strong, somebody who standardises otherwise finds the other one, an octave away mostly, and a
-    few such windows hide what the wearer does. With less than `RIVAL` elsewhere the strongest stays
-    the strongest unless one channel's power gains 1 / `RIVAL` on another's. No more than half of a
-    class is left out: some have no rhythm at all.
+
+def clear_rhythm(windows: Windows, classes: np.ndarray) -> np.ndarray:
+    """The windows whose strongest frequency is the same in other units: a mask.
+
+    Channels count by their power, which depends on units. Where two frequencies are about as
+    strong, an application that standardises otherwise finds the other one, mostly an octave away,
+    and a few such windows spoil the rhythm. Below `MAX_RUNNER_UP` the strongest stays the
+    strongest unless one channel's power gains 1 / MAX_RUNNER_UP on another's. At most half of a
+    class is left out: some classes have no rhythm at all.
     """
-    elsewhere, chosen = rivals(windows), np.zeros(len(windows), bool)
-    for one in np.unique(read):
-        mine = read == one
-        chosen[mine] = elsewhere[mine] <= max(RIVAL, np.median(elsewhere[mine]))
-    return chosen
+    ratio, mask = runner_up_ratio(windows), np.zeros(len(windows), bool)
+    for one in np.unique(classes):
+        in_class = classes == one
+        mask[in_class] = ratio[in_class] <= max(MAX_RUNNER_UP, np.median(ratio[in_class]))
+    return mask
 
 
-def offered(windows: Windows, movement: Movement) -> np.ndarray:
-    """Which windows may be donors' by their movement: distinct, and usual among those."""
-    chosen = distinct(windows, movement.read)
-    chosen[chosen] = usual(movement.select(chosen))
-    return chosen
+def typical(movement: Movement) -> np.ndarray:
+    """The windows that are not extreme for their class: a mask.
 
-
-def usual(movement: Movement) -> np.ndarray:
-    """Which windows are not extreme for their class: a mask.
-
-    A few windows have a rhythm far from all others, a harmonic mostly. In the level at the end they
-    would be given out to whoever is at the end of their own past, and that hides what they do.
+    A few windows have a rhythm far from all others, mostly a harmonic. They would be emitted for
+    everybody who is at the end of their own past.
 
     >>> values = np.stack([np.arange(40.0), np.zeros(40)], axis=1)
-    >>> usual(Movement(values, None, np.zeros(40, int))).nonzero()[0][[0, -1]].tolist()
+    >>> typical(Movement(values, None, np.zeros(40, int))).nonzero()[0][[0, -1]].tolist()
     [2, 37]
     """
-    chosen = np.ones(len(movement.read), bool)
-    for one in np.unique(movement.read):
-        mine = movement.read == one
-        ordered = np.sort(movement.values[mine], axis=0)
-        cut = int(EXTREME * len(ordered))
+    mask = np.ones(len(movement.classes), bool)
+    for one in np.unique(movement.classes):
+        in_class = movement.classes == one
+        values = movement.values[in_class]
+        ordered, cut = np.sort(values, axis=0), int(EXTREME * len(values))
         low, high = ordered[cut], ordered[-1 - cut]
-        chosen[mine] = ((movement.values[mine] >= low) & (movement.values[mine] <= high)).all(1)
-    return chosen
+        mask[in_class] = ((values >= low) & (values <= high)).all(1)
+    return mask
 
 
-def afforded(rhythm: int, intensity: int, windows: int) -> tuple[int, int]:
-    """At most so many levels of each, and no more than a class of so many windows can fill.
+def feasible_bins(rhythm_bins: int, energy_bins: int, windows: int) -> tuple[int, int]:
+    """At most so many bins, and no more than a class of so many windows can fill.
 
-    A code of one donor would give that one away, whatever makes windows of it.
-
-    >>> afforded(9, 5, 13381), afforded(9, 5, 100), afforded(9, 5, 25), afforded(9, 5, 5)
-    ((9, 5), (3, 3), (2, 1), (1, 1))
+    >>> feasible_bins(9, 5, 13381), feasible_bins(9, 5, 100), feasible_bins(9, 5, 5)
+    ((9, 5), (3, 3), (1, 1))
     """
-    while rhythm * intensity > max(1, windows // DONORS):
-        if rhythm > intensity:
-            rhythm -= 1
+    while rhythm_bins * energy_bins > max(1, windows // DONORS_PER_CODE):
+        if rhythm_bins > energy_bins:
+            rhythm_bins -= 1
         else:
-            intensity -= 1
-    return rhythm, intensity
+            energy_bins -= 1
+    return rhythm_bins, energy_bins
+
+
+# The search for the numbers of bins.
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Numbers of bins, with the cost and the benefit of their code.
+
+    Parameters
+    ----------
+    rhythm_bins, energy_bins
+        Numbers of bins.
+    advantages
+        By hidden attribute: what an attacker who counts codes gains on people it did not count.
+    rhythm_kept, energy_kept
+        Correlations within recordings between windows and donors' windows of their code.
+    """
+
+    rhythm_bins: int
+    energy_bins: int
+    advantages: dict[str, float]
+    rhythm_kept: float
+    energy_kept: float
+
+    @property
+    def kept(self) -> float:
+        """The mean of both correlations."""
+        return (self.rhythm_kept + self.energy_kept) / 2
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def try_bins(
+    windows: Windows,
+    movement: Movement,
+    unseen: Movement,
+    donors: np.ndarray,
+    num_classes: int,
+    hide: Sequence[str],
+    max_bins: tuple[int, int],
+    rng: np.random.Generator,
+) -> list[Candidate]:
+    """A candidate for each of 1, 3, 5, ... bins up to `max_bins`, smaller codes first.
+
+    Parameters
+    ----------
+    windows
+        Training windows.
+    movement, unseen
+        Their movement with the true class, and with that of classifiers that do not know the
+        person. A wearer may be known to the classifier or not: the larger advantage counts.
+    donors
+        The windows that may be donors' (`donor_mask`).
+    num_classes
+        Number of kept classes.
+    hide
+        The hidden attributes.
+    max_bins
+        The largest numbers of bins of rhythm and energy.
+    rng
+        Draws donors.
+    """
+    people = rng.permutation(np.unique(windows.subject))
+    pooled = np.isin(windows.subject, people[: max(1, round(POOL_SHARE * len(people)))])
+    pool, others = np.flatnonzero(pooled & donors), np.flatnonzero(~pooled)
+    sizes = product(range(1, max_bins[0] + 1, 2), range(1, max_bins[1] + 1, 2))
+    found = []
+    for rhythm, energy in track(sorted(sizes, key=lambda one: (one[0] * one[1], one)), "codes"):
+        encoder = Encoder(rhythm, energy).fit(movement.select(donors), num_classes)
+        known_codes, codes = encoder.encode(movement), encoder.encode(unseen)
+        advantages = {
+            name: max(_advantage(one, windows, name) for one in (known_codes, codes))
+            for name in hide
+        }
+        kept = _kept(encoder, movement, codes, pool, others, windows.recording, rng)
+        found.append(Candidate(rhythm, energy, advantages, *kept))
+    return found
+
+
+def choose_candidate(candidates: Sequence[Candidate], max_advantage: float) -> Candidate:
+    """The candidate that keeps most within the limit, the one with fewer bins among equals."""
+    allowed = [one for one in candidates if max(one.advantages.values()) <= max_advantage]
+    if not allowed:
+        least = min(candidates, key=lambda one: max(one.advantages.values()))
+        name = max(least.advantages, key=lambda name: least.advantages[name])
+        raise Refusal(
+            f"no code has an advantage of at most {100 * max_advantage:.1f} points: the safest,"
+            f" {least.rhythm_bins} x {least.energy_bins} bins, has"
+            f" {100 * least.advantages[name]:.1f} for '{name}'; raise max_advantage, or set"
+            " rank_reference=recording"
+        )
+    return max(allowed, key=lambda one: round(one.kept, 3))
+
+
+def _advantage(codes: np.ndarray, windows: Windows, name: str) -> float:
+    """On people not counted, or, where people are the classes, on the other half of each."""
+    people = len(np.unique(windows.subject))
+    if 2 * len(np.unique(windows.codes(name))) <= people:
+        fold = people_folds(windows.subject)
+    else:  # half of each recording, or of a person's clips where each clip is a recording
+        clips = len(np.unique(windows.recording)) == len(windows)
+        fold = half_folds(windows.subject if clips else windows.recording, windows.start)
+    return counted_advantage(codes, windows.codes(name), windows.subject, fold)
+
+
+def _kept(
+    encoder: Encoder,
+    movement: Movement,
+    codes: np.ndarray,
+    pool: np.ndarray,
+    others: np.ndarray,
+    recording: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Correlations of frequency and energy, with donors drawn as the pool draws them."""
+    donor_codes = encoder.donor_codes(movement)[pool]
+    pool = pool[np.argsort(donor_codes, kind="stable")]
+    numbers = np.bincount(donor_codes, minlength=encoder.count)
+    wanted = encoder.nearest(numbers > 0)[codes[others]]
+    first = np.cumsum(numbers) - numbers
+    drawn = pool[first[wanted] + rng.integers(numbers[wanted])]
+    before, after = np.exp(movement.values[others]), np.exp(movement.values[drawn])
+    rhythm, energy = (
+        within_correlation(before[:, which], after[:, which], recording[others]) for which in (0, 1)
+    )
+    return rhythm or 0.0, energy or 0.0
 
 
 def _has_rhythm(windows: Windows) -> bool:
-    return len(windows.shape) == 2 and windows.length >= _SHORTEST
+    return len(windows.shape) == 2 and windows.length >= _MIN_SAMPLES
 
 
-def _cuts(values: np.ndarray, labels: np.ndarray, classes: int, number: int) -> np.ndarray:
-    """For each class the values that part it into so many equal shares: (classes, number - 1)."""
-    return np.stack([np.quantile(values[labels == c], _parts(number)) for c in range(classes)])
+def _magnitudes(windows: Windows) -> Iterator[np.ndarray]:
+    """Batches of real signals: the magnitudes of complex ones."""
+    for batch in windows.scaled(windows.scaling).batches(_BATCH):  # complex ones stay complex
+        yield np.abs(batch) if np.iscomplexobj(batch) else batch
 
 
-def _parts(number: int) -> np.ndarray:
-    """Where to cut so that so many equal parts are left.
+def _shares(number: int) -> np.ndarray:
+    """Quantiles that cut into so many equal shares.
 
-    >>> _parts(4).tolist(), _parts(1).tolist()
+    >>> _shares(4).tolist(), _shares(1).tolist()
     ([0.25, 0.5, 0.75], [])
     """
     return np.arange(1, number) / number

@@ -24,7 +24,7 @@ from sensorveil.audit.results import (
     Linkage,
     SessionPoint,
 )
-from sensorveil.measures.bounds import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
+from sensorveil.methods.seal_bound import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
 from sensorveil.report.findings import Finding, real_attacks, sharpest
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
