@@ -9,12 +9,12 @@ data=$1 protocol=$2
 out=${OUT:-measured} seeds=${SEEDS:-0 1 2 3 4} audits=${AUDITS-0} workers=${WORKERS:-2}
 case $data in # the settings were chosen on training people
 motionsense) policy="--keep activity --hide gender,weight" folds=4 licence=MIT
-    settings="readers=4 epochs=6 batch=128" ;;
+    settings="ensemble_size=4 epochs=6 batch_size=128" ;;
 geotec) policy="--keep activity --hide gender,weight" folds=5 licence="CC BY 4.0"
-    settings="readers=4 steady=0.25" ;;
-watch) policy="--keep exercise --hide side" folds=5 licence=BSD-3-Clause settings="readers=4" ;;
+    settings="ensemble_size=4 dwell_seconds=0.25" ;;
+watch) policy="--keep exercise --hide side" folds=5 licence=BSD-3-Clause settings="ensemble_size=4" ;;
 audiomnist) policy="--keep digit --hide gender" folds=5 licence=MIT
-    settings="past=person rhythm=1" ;;
+    settings="rank_reference=person rhythm_bins=1" ;;
 *) echo "no settings for $data" >&2; exit 2 ;;
 esac
 [ "$protocol" = subject ] || folds=1

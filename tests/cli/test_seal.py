@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 POLICY = ("--keep", "activity", "--hide", "gender")
-SMALL = ("--set", "epochs=1,width=4,rhythm=3")
+SMALL = ("--set", "epochs=1,width=4,rhythm_bins=3")
 Command = Callable[..., Any]
 
 
@@ -16,12 +18,20 @@ def test_the_search_and_a_budget(done: Command, simulated: tuple[str, ...], tmp_
     allowed = ("--max-advantage", "0.5")
     done("fit", "seal", *POLICY, *SMALL, *allowed, *simulated, "--out", "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["settings"]["max_advantage"] == 0.5
+    assert config["settings"]["code"]["max_advantage"] == 0.5
     tried = json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]
-    assert [(one["rhythm"], one["intensity"]) for one in tried] == [(1, 1)]  # windows are few
+    assert [(one["rhythm_bins"], one["energy_bins"]) for one in tried] == [(1, 1)]  # windows are few
     private = ("--strength", "epsilon=1,budget=2")
     done("obfuscate", "run", *simulated, *private, "--out", "hidden.npz")
     assert (tmp_path / "hidden.npz").is_file()
+
+
+@pytest.mark.parametrize("share", ["-3", "0", "1.5"])
+def test_an_allowance_that_is_no_share_is_refused(
+    refused: Command, simulated: tuple[str, ...], share: str
+) -> None:
+    said = refused("fit", "seal", *POLICY, "--max-advantage", share, *simulated, "--out", "r")
+    assert "above 0 and up to 1" in said
 
 
 def test_what_does_not_search_takes_no_allowance(

@@ -1,8 +1,8 @@
-"""The bound beside the attackers: no reading of the output may beat what the code can tell.
+"""The counted bound beside the attackers: no attacker on the output may exceed it.
 
-Where a method makes its output from a discrete code and noise alone, what the codes of people whom
-it never saw can tell is counted. An attacker who is better than that, beyond its interval, shows
-that the output holds more than the code: then the bound is void, and the attribute is not hidden.
+Where a method makes its output from a discrete code and noise alone, `methods.seal_bound` counts
+the codes of people whom it was not trained on. An attacker whose accuracy exceeds that, beyond its
+interval, proves that the output holds more than the code: the attribute is not hidden.
 """
 
 from __future__ import annotations

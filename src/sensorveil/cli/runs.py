@@ -102,6 +102,10 @@ def fit(
     given.check_among("subset", subset, ("train", "fitting"))
     made = find(method)
     if max_advantage is not None:
+        if not 0 < max_advantage <= 1:
+            raise Refusal(
+                f"--max-advantage is {max_advantage}; give a share above 0 and up to 1, such as 0.03"
+            )
         setting = [*(setting or []), f"max_advantage={max_advantage}"]
     settings = given.settings(setting, made.Settings, method)
     obfuscator = made(preset, seed, given.check_device(device), **settings)

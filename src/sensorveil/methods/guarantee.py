@@ -1,4 +1,4 @@
-"""What a trained generator promises to those whose windows it learnt from."""
+"""Differential privacy: of the people whose windows a generator learnt from, or of the wearer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An epsilon with its delta and its unit, or none of them; `why` says why in either case.
+    """An epsilon with its delta and its unit, or none of them, and the reason.
 
-    There is an epsilon only where every update that saw private windows was clipped and noised.
+    A generator has an epsilon only where every update that saw private windows was clipped and
+    noised. A local epsilon is about the wearer's own window: its delta is 0.
 
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee; both None without one.
+    unit
+        What the guarantee is about: one window, all windows of one person.
+    why
+        The reason why there is a guarantee, or none.
+
+    Examples
+    --------
     >>> print(Guarantee(4.0312, 1e-5, "one window", "all updates were clipped and noised"))
     epsilon 4.03 at delta 1e-05 for one window: all updates were clipped and noised
     >>> print(Guarantee.none("trained without noise"))
@@ -41,4 +53,5 @@ class Guarantee:
     def __str__(self) -> str:
         if self.epsilon is None:
             return f"no epsilon: {self.why}"
-        return f"epsilon {self.epsilon:.2f} at delta {self.delta:g} for {self.unit}: {self.why}"
+        delta = f" at delta {self.delta:g}" if self.delta else ""
+        return f"epsilon {self.epsilon:.2f}{delta} for {self.unit}: {self.why}"

@@ -17,8 +17,6 @@ from sensorveil.methods.seal_bound import (
     ASSUMED,
     ASSUMED_OF_SESSIONS,
     SESSION,
-    Bound,
-    private_accuracy,
 )
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.policy import Policy
@@ -86,7 +84,7 @@ def load_run(path: Path | str, device: str = "cpu") -> Obfuscator:
 
 def run_card(obfuscator: Obfuscator) -> str:
     """A page for people: what the run is, what it was trained on, what to beware of."""
-    able, policy, origin = obfuscator.capabilities, obfuscator.policy_, obfuscator.origin_
+    policy, origin = obfuscator.policy_, obfuscator.origin_
     data = "windows handed over by a program"
     if origin:
         data = (
@@ -96,9 +94,7 @@ def run_card(obfuscator: Obfuscator) -> str:
     beware = list(obfuscator.notices())
     if obfuscator.needs_wearer():
         beware.append("Obfuscating needs the wearer's true hidden labels.")
-    if obfuscator.metrics_.get(
-        "emits_donors", able.emits_donors
-    ):  # a run may know better than its kind
+    if obfuscator.emits_donor_windows():
         beware.append(
             "The output consists of training people's own windows: they must have agreed to that,"
             " and this folder holds those windows."
@@ -120,16 +116,14 @@ def run_card(obfuscator: Obfuscator) -> str:
         "## Beware",
         *(f"- {line}" for line in beware),
         "",
-        *_bound_lines(obfuscator.metrics_),
+        *_promise_lines(obfuscator),
     ]
     return "\n".join(lines)
 
 
-def _bound_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """What nobody can learn more than, where the method has a code that can be counted."""
-    if "bounds" not in metrics:
-        return []
-    bounds = [Bound(**one) for one in metrics["bounds"]]
+def _promise_lines(obfuscator: Obfuscator) -> list[str]:
+    """Bounds and guarantee, where the method has them."""
+    bounds, guarantee = obfuscator.bounds(), obfuscator.guarantee()
     lines = [bound.sentence() for bound in bounds]
     lines += [
         f"{bound.attribute}, {SESSION} windows together: at most"
@@ -137,25 +131,11 @@ def _bound_lines(metrics: Mapping[str, Any]) -> list[str]:
         for bound in bounds
         if not bound.vacuous
     ]
-    lines.append(
-        f"assumed: {ASSUMED}"
-        if bounds
-        else "nobody was held out of training, so none was counted; train with held_out above 0,"
-        " or audit the run on people it never saw"
-    )
-    if metrics.get("epsilon"):
-        lines.append(_epsilon_line(metrics["epsilon"], metrics["budget"]))
-    return ["## Bound", *(f"- {line}" for line in lines), ""]
-
-
-def _epsilon_line(epsilon: float, budget: float) -> str:
-    limit = f", and at most {budget:g} for one recording" if budget else ""
-    return (
-        f"by randomised response a window has a local epsilon of {epsilon:g}, k windows together"
-        f" k times that{limit}; this assumes nothing and holds for any attribute: of two equally"
-        f" frequent classes nobody reads more than {private_accuracy(0.5, epsilon):.1%} of single"
-        " windows"
-    )
+    if bounds:
+        lines.append(f"the bounds assume that {ASSUMED}")
+    if guarantee:
+        lines.append(str(guarantee))
+    return ["## Bounds and guarantees", *(f"- {line}" for line in lines), ""] if lines else []
 
 
 def _config(obfuscator: Obfuscator) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.methods.seal_bound import (
-    ASSUMED,
     Bound,
     bound_code,
     epsilon_within_budget,
@@ -420,13 +419,12 @@ class Seal(Obfuscator):
 
     def notices(self) -> tuple[str, ...]:
         """Lines for the run's card."""
-        if self.bounds():
-            lines = [f"The bounds assume that {ASSUMED}."]
-        else:
-            lines = [
+        lines = []
+        if not self.bounds():
+            lines.append(
                 "There is no bound, since nobody was held out of training: train with held_out"
                 " above 0, or audit the run on people it never saw."
-            ]
+            )
         if self._crossfade_samples():
             lines.append(
                 "Windows are crossfaded, so each holds a little of the one before: bounds count"
