@@ -10,17 +10,17 @@ import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit
-from sensorveil.audit.bounded import _beats, with_bounds
+from sensorveil.audit.bounded import with_bounds
 from sensorveil.audit.folds import Fold, obfuscated, second
 from sensorveil.audit.ladder import run_attacks
-from sensorveil.audit.results import CONTROL, HIDDEN, NOT_HIDDEN, RAW, AttributeAudit
+from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, AttributeAudit
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.methods.seal_bound import bound_code
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.noise import Noise
 from sensorveil.methods.seal import Seal
+from sensorveil.methods.seal_bound import bound_code
 
 FAST = Budget(windows=1000, kernels=50, rounds=20, families=(CONVOLUTIONS,))
 

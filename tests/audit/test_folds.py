@@ -26,7 +26,9 @@ def split() -> Split:
 
 @pytest.fixture(scope="module")
 def sealed(split: Split) -> Seal:
-    return Seal(width=4, epochs=1, rhythm=3, intensity=3).fit(split.train, "activity", "gender")
+    return Seal(width=4, epochs=1, rhythm_bins=3, energy_bins=3).fit(
+        split.train, "activity", "gender"
+    )
 
 
 def given(obfuscator: Obfuscator, split: Split, count: int) -> np.ndarray:

@@ -20,7 +20,9 @@ def test_the_search_and_a_budget(done: Command, simulated: tuple[str, ...], tmp_
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["settings"]["code"]["max_advantage"] == 0.5
     tried = json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]
-    assert [(one["rhythm_bins"], one["energy_bins"]) for one in tried] == [(1, 1)]  # windows are few
+    assert [(one["rhythm_bins"], one["energy_bins"]) for one in tried] == [
+        (1, 1)
+    ]  # windows are few
     private = ("--strength", "epsilon=1,budget=2")
     done("obfuscate", "run", *simulated, *private, "--out", "hidden.npz")
     assert (tmp_path / "hidden.npz").is_file()

@@ -110,7 +110,7 @@ def test_people_held_out_are_counted_and_never_trained_on(tmp_path: Path):
     assert bounds["subject"].vacuous
     # The samples of donors, and no others, are in the run.
     donors = seal.metrics_["donor_windows"]
-    assert 0.7 < donors / (len(simulated().train) / 2) <= 1  # without what is extreme
+    assert 0.5 < donors / (len(simulated().train) / 2) <= 1  # not extreme, and classified right
     assert seal._state()["generator.store"].shape[-1] == donors * simulated().train.length
     # With the windows of the others a thousand times as large, all that was learnt is the same.
     train = simulated().train

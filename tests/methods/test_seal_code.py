@@ -454,9 +454,7 @@ def test_the_errors_of_the_classifier_tell_too():
     windows = load("simulated", people=40, windows=10, recordings=2).train
     true, woman = windows.codes("activity"), windows.codes("gender") == 0
     predicted = np.where(woman & (true == 0), 1, true)
-    known, unseen = (
-        Movement.of(windows, one, "recording", 300) for one in (true, predicted)
-    )
+    known, unseen = (Movement.of(windows, one, "recording", 300) for one in (true, predicted))
     donors = donor_mask(windows, known)
     for move, leaks in ((unseen, True), (known, False)):
         rng = np.random.default_rng(0)

@@ -132,9 +132,9 @@ def test_the_diffusion_follows_the_code():
 def test_the_diffusion_depends_on_its_seed_alone():
     windows, codes = waves(60)
     first, same, other = (
-        Small(seed, training_steps=8).fit(windows, codes, 3).generate(
-            codes, np.random.default_rng(0)
-        )
+        Small(seed, training_steps=8)
+        .fit(windows, codes, 3)
+        .generate(codes, np.random.default_rng(0))
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, same)

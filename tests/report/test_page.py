@@ -12,8 +12,8 @@ import sample
 
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
-from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
+from sensorveil.methods.seal_bound import Bound
 from sensorveil.report import (
     Difference,
     SweepPoint,

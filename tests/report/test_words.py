@@ -16,8 +16,8 @@ from sensorveil.audit.results import (
     Reidentification,
     Verdict,
 )
-from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
+from sensorveil.methods.seal_bound import Bound
 from sensorveil.report import numbers, words
 from sensorveil.report.findings import Finding, findings, overall, real_attacks
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json
-from sensorveil.methods.seal_bound import Bound
 from sensorveil.measures.estimate import Estimate
+from sensorveil.methods.seal_bound import Bound
 
 FORMAT = 2
 FILE = "audit.json"

@@ -21,7 +21,7 @@ from sensorveil.methods.settings import Settings
 from sensorveil.train import Checkpoint
 
 if TYPE_CHECKING:
-    from sensorveil.measures.bounds import Bound
+    from sensorveil.methods.seal_bound import Bound
 
 Strength = Mapping[str, float | np.ndarray]
 """Knobs by name, each one number for all windows or an array with one number a window."""
@@ -226,7 +226,7 @@ class Obfuscator(ABC):
         return ()
 
     def guarantee(self) -> Guarantee | None:
-        """The promise to those whose windows the method was trained on, or None."""
+        """Differential privacy of the training people, or of the wearer (local), or None."""
         return None
 
     def emits_donor_windows(self) -> bool:
@@ -287,6 +287,12 @@ class Obfuscator(ABC):
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    @property
+    def hook_shape(self) -> tuple[int, ...]:
+        """The shape of one window as hooks see it: a complex channel is two real ones."""
+        pairs = 2 if self.real_hooks and self.complex_ else 1
+        return (self.shape_[0] * pairs, *self.shape_[1:])
 
     def _make_scaling(self, windows: Windows) -> Scaling:
         """The statistics of standard units; per channel over the training windows."""

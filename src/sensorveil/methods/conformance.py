@@ -59,7 +59,7 @@ def _short(made: Method) -> Obfuscator:
     """One that is trained for few epochs: nothing here depends on how much it learns."""
     few: dict[str, Any] = {
         name: min(value, EPOCHS)
-        for name, value in vars(made().settings).items()
+        for name, value in made().settings.flat().items()
         if name.endswith("epochs") and isinstance(value, int)
     }
     return made(seed=1, **few)

@@ -96,10 +96,6 @@ class ClassGenerator(Obfuscator):
         self._check_fitted()
         return Guarantee.of(self.metrics_["privacy"])
 
-    def notices(self) -> tuple[str, ...]:
-        """What it promises to the donors, or why it promises nothing."""
-        return (str(self.guarantee()),)
-
     # What a generator writes.
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ from sensorveil.conditions import conditions
 from sensorveil.data.windows import Origin, Scaling
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json, write_json, written_folder
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.policy import Policy
+from sensorveil.methods.registry import method
 from sensorveil.methods.seal_bound import (
     ASSUMED,
     ASSUMED_OF_SESSIONS,
     SESSION,
 )
-from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.policy import Policy
-from sensorveil.methods.registry import method
 from sensorveil.version import __version__
 
 FORMAT = 1

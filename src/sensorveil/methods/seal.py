@@ -11,10 +11,10 @@ the counted bound and randomised response in `seal_bound`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from sensorveil.classifiers import ClassifierSettings, Ensemble
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, joint_classes
@@ -58,6 +58,8 @@ _SIMULATED = "simulated"  # names of datasets that begin so have people who need
 _CLASSIFIER, _GENERATOR = 1, 31  # uses of derived seeds
 _UNSEEN_FOLDS = 3
 
+Bins = Annotated[int, Field(ge=1, le=99)]
+
 
 class EnsembleSettings(Settings):
     """The classifiers of the kept attributes.
@@ -70,11 +72,11 @@ class EnsembleSettings(Settings):
         As in `sensorveil.classifiers.ClassifierSettings`.
     """
 
-    ensemble_size: int = Field(1, gt=0)
-    width: int = Field(24, gt=0)
-    epochs: int = Field(12, gt=0)
-    batch_size: int = Field(64, gt=0)
-    learning_rate: float = Field(4e-3, gt=0)
+    ensemble_size: PositiveInt = 1
+    width: PositiveInt = 24
+    epochs: PositiveInt = 12
+    batch_size: PositiveInt = 64
+    learning_rate: PositiveFloat = 4e-3
 
 
 class CodeSettings(Settings):
@@ -96,12 +98,12 @@ class CodeSettings(Settings):
         attacker who counts gains at most this much, it takes the one that keeps most.
     """
 
-    dwell_seconds: float = Field(3.0, ge=0)
-    rhythm_bins: int = Field(9, ge=1, le=99)
-    energy_bins: int = Field(5, ge=1, le=99)
+    dwell_seconds: NonNegativeFloat = 3.0
+    rhythm_bins: Bins = 9
+    energy_bins: Bins = 5
     rank_reference: Literal["recording", "person", "none"] = "recording"
-    rank_memory: int = Field(600, gt=0)
-    max_advantage: float = Field(0.0, ge=0, le=1)
+    rank_memory: PositiveInt = 600
+    max_advantage: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
 class GenerationSettings(Settings):
@@ -123,8 +125,8 @@ class GenerationSettings(Settings):
 
     generator: Literal["auto", "pool", "gaussian", "diffusion"] = "auto"
     donors: str = ""
-    training_steps: int = Field(4000, gt=0)
-    crossfade_seconds: float = Field(0.0, ge=0)
+    training_steps: PositiveInt = 4000
+    crossfade_seconds: NonNegativeFloat = 0.0
 
 
 class PrivacySettings(Settings):
@@ -141,9 +143,9 @@ class PrivacySettings(Settings):
         Share of people who are not trained on but counted for the bound.
     """
 
-    epsilon: float = Field(0.0, ge=0)
-    budget: float = Field(0.0, ge=0)
-    held_out: float = Field(0.0, ge=0, lt=1)
+    epsilon: NonNegativeFloat = 0.0
+    budget: NonNegativeFloat = 0.0
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def check(self) -> None:
         """Refuse a budget of nothing."""
@@ -469,7 +471,7 @@ class Seal(Obfuscator):
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.combinations_, self.generator_code_ = state["combinations"], state["generator_code"]
-        shape, classes = self.real_shape(), len(self.combinations_)
+        shape, classes = self.hook_shape, len(self.combinations_)
         classifier = self._new_classifier()
         self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))

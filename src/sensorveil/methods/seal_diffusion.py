@@ -43,8 +43,8 @@ class Diffusion:
     guidance of 0, 1, 2 and 4 let an application read 66.3, 69.3, 70.5 and 68.3%.
 
     >>> signal = np.random.default_rng(0).normal(size=(64, 2, 16)).astype("float32")
-    >>> made = Diffusion(steps=8).fit(Windows.from_signal(signal), np.arange(64) % 2, 2)
-    >>> made.make(np.array([0, 1, 1]), np.random.default_rng(0)).shape
+    >>> made = Diffusion(training_steps=8).fit(Windows.from_signal(signal), np.arange(64) % 2, 2)
+    >>> made.generate(np.array([0, 1, 1]), np.random.default_rng(0)).shape
     (3, 2, 16)
     """
 
@@ -54,8 +54,8 @@ class Diffusion:
     """The weight of the classifier-free guidance, equation (7)."""
     sampler, samples = "dpm-solver++", 10
 
-    def __init__(self, seed: int = 0, device: str = "cpu", steps: int = 4000) -> None:
-        self.seed, self.device, self.steps = seed, device, steps
+    def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
+        self.seed, self.device, self.steps = seed, device, training_steps
 
     def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Diffusion:
         """Trains the autoencoder, and the denoiser on its latents."""
@@ -86,12 +86,12 @@ class Diffusion:
         return self
 
     @torch.no_grad()
-    def make(self, codes: np.ndarray, noise: np.random.Generator) -> np.ndarray:
+    def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A window for each code."""
         made = []
         for rows in pieces(len(codes), self.device):
             told = self._told(codes[rows])
-            start = noise.standard_normal((len(told), self.latent), dtype=np.float32)
+            start = rng.standard_normal((len(told), self.latent), dtype=np.float32)
             led = classifier_free(self._denoiser, told, self.keep)
             led = bounded(led, self._limits[0], self._limits[1], self._levels)
             x = torch.from_numpy(start).to(self.device)
