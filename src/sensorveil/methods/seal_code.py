@@ -33,11 +33,11 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.data.signal_features import frequency_and_energy, power_spectrum, within_correlation
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_bound import counted_advantage, half_folds, people_folds
 from sensorveil.progress import track
-from sensorveil.signal_features import frequency_and_energy, power_spectrum, within_correlation
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
 RANK_REFERENCES = (RECORDING, PERSON, NONE)
