@@ -604,7 +604,7 @@ def test_demo(done: Command, tmp_path: Path) -> None:
     written = {"run", "hidden.npz", "audit.json", "audit.html"}
     assert {path.name for path in place.iterdir()} == written
     told = strict((place / "audit.json").read_text("utf-8"))
-    part = told["parts"][0]
+    part = told["splits"][0]
     side = next(entry for entry in part["attributes"] if entry["attribute"] == "side")
     # What the demo is to show: the exercise stays, and no attacker reads the arm.
     assert part["kept"][0]["unchanged"]["value"] > 0.7

@@ -1,3 +1,5 @@
+"""Charts are well-formed, the same each time, and say in words what they show."""
+
 from __future__ import annotations
 
 import math
@@ -7,149 +9,140 @@ from dataclasses import replace
 
 import pytest
 import sample
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report import charts
-from sensorveil.report.drawing import WIDTH, Axis, fitted_axis, percent_ticks
+from sensorveil.report.charts import Mark
+from sensorveil.report.findings import all_attacks
 
-shares = st.floats(0, 1)
-statuses = st.sampled_from([HIDDEN, NOT_HIDDEN, INCONCLUSIVE])
+NOTHING = Estimate(math.nan, math.nan, math.nan, people=0)
+WORST = sample.estimate(0.589)
 
 
-def drawn(svg):
+def drawn(chart):
     """The chart as XML, which also proves that it is well formed."""
-    return ET.fromstring(svg)
+    return ET.fromstring(chart.svg(1))
 
 
-def circles(svg, kind):
-    found = [c for c in drawn(svg).iter("circle") if kind in c.get("class").split()]
-    return [(float(c.get("cx")), float(c.get("cy"))) for c in found]
+def texts(chart):
+    return ["".join(node.itertext()) for node in drawn(chart).iter("text")]
 
 
-def coordinates(svg):
-    for node in drawn(svg).iter():
-        for name in ("x", "x1", "x2", "cx"):
-            if node.get(name) is not None:
-                yield float(node.get(name))
-        for pair in (node.get("points") or "").split():
-            yield float(pair.split(",")[0])
+def strip(status=HIDDEN, worst=WORST, raw=0.983, name="gender"):
+    return charts.strip(status, 0.57, worst, raw, name)
 
 
-@given(statuses, shares, shares, shares, shares)
-def test_strip_stays_inside_and_places_the_dot(status, majority, value, other, raw):
-    low, high = sorted((value, other))
-    svg = charts.strip(status, majority, Estimate(value, low, high, people=3), raw, "gender")
-    assert all(0 <= x <= WIDTH for x in coordinates(svg))
-    ((x, _),) = circles(svg, "dot")
-    assert x == pytest.approx(4 + value * (WIDTH - 8), abs=0.06)
+def attacks(found, **more):
+    return charts.attacks(all_attacks(found), found.majority, found.worst, "gender", **more)
+
+
+def curve(*gains):
+    return charts.session_curve(sample.curve(gains, found=True)[:5], "gender")
+
+
+def marks():
+    return [
+        Mark("run", "this run", "good", 0.6, 0.9),
+        Mark("baseline", "1", "beaten", 0.7, 0.8),
+        Mark("baseline", "2", "better kept", 0.8, 0.95),
+        Mark("ideal", "ideal", "the ideal", 0.5, 1.0),
+    ]
+
+
+EVERY = {
+    "strip": strip,
+    "attacks": lambda: attacks(sample.gender_found_out(), bound=0.62),
+    "sessions": lambda: curve(0.0, 0.01, 0.05, 0.2, 0.3),
+    "trade-off": lambda: charts.trade_off(marks(), 0.5, 0.9, frontier=True),
+    "signals": lambda: charts.signals(sample.example()),
+}
+
+
+@pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY)
+def test_every_chart_is_the_same_each_time_and_takes_the_pages_colours_and_fonts(draw):
+    svg = draw().svg(1)
+    assert svg == draw().svg(1)
+    root = drawn(draw())
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == root.find("title").text
+    colours = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) - {"none"}
+    assert colours
+    assert all(colour.startswith("var(--") for colour in colours)
+    assert not re.search("font-family|url\\(|https?:|DejaVu|<metadata|[0-9]{4}-[0-9]{2}-", svg)
+    assert not set(re.findall(r' id="([^"]+)"', svg)) & set(
+        re.findall(r' id="([^"]+)"', draw().svg(2))
+    )
 
 
 def test_strip_says_in_words_what_it_shows():
-    svg = charts.strip(HIDDEN, 0.57, sample.estimate(0.589), 0.983, "gender")
-    label = drawn(svg).get("aria-label")
+    label = drawn(strip()).get("aria-label")
     for figure in ("57.0%", "58.9%", "98.3%"):
         assert figure in label
-        assert figure in "".join(drawn(svg).itertext())
+        assert figure in " ".join(texts(strip()))
 
 
-def test_void_looks_like_neither():
-    svg = charts.strip(INCONCLUSIVE, 0.57, sample.estimate(0.57), 0.983, "gender")
-    assert "unproven attacker" in svg
-    assert circles(svg, "void")
-    assert not circles(svg, "hidden")
-    assert len({charts.symbol(status) for status in (HIDDEN, NOT_HIDDEN, INCONCLUSIVE)}) == 3
+def test_inconclusive_looks_like_neither_of_the_others():
+    assert "unproven attacker" in " ".join(texts(strip(INCONCLUSIVE)))
+    svgs = {status: strip(status).svg(1) for status in (HIDDEN, NOT_HIDDEN, INCONCLUSIVE)}
+    for status, svg in svgs.items():
+        assert {s for s in svgs if f"var(--{s.replace(' ', '-')})" in svg} == {status}
 
 
-def test_strip_without_figures():
-    nothing = Estimate(math.nan, math.nan, math.nan, people=0)
-    for svg in (
-        charts.strip(INCONCLUSIVE, 0.5, None, None, "a"),
-        charts.strip(INCONCLUSIVE, 0.5, nothing, None, "a"),
-    ):
-        assert not circles(svg, "dot")
-        assert "nan" not in svg
+@pytest.mark.parametrize("worst", [None, NOTHING])
+def test_strip_without_figures(worst):
+    assert "nan" not in strip(INCONCLUSIVE, worst, None).svg(1)
+    assert "attacker" not in " ".join(texts(strip(INCONCLUSIVE, worst, None)))
 
 
-def test_ladder_has_a_dot_for_each_attack_in_the_order_of_knowledge():
-    found = sample.gender_found_out()
-    svg = charts.ladder((*found.attacks, found.control), found.majority, found.worst, "gender")
-    assert len(circles(svg, "dot")) == 16
-    assert len(circles(svg, "worst")) == 1
-    assert len(circles(svg, "hollow")) == 4  # three on raw data, and the control
-    texts = [node.text for node in drawn(svg).iter("text")]
-    order = [texts.index(level) for level in ("raw", "ignorant", "lazy", "semi-informed")]
+@pytest.mark.parametrize("value", [0.0, 0.03, 0.5, 0.97, 1.0])
+def test_texts_of_a_strip_stay_inside_the_chart(value):
+    chart = charts.strip(HIDDEN, value, Estimate(value, value, value, people=3), 1 - value, "a")
+    for node in drawn(chart).iter("text"):
+        width = 7 * len(node.text)
+        side = re.search(r"text-anchor: (\w+)", node.get("style", ""))
+        x = float(re.search(r"[\d.]+(?= [\d.]+\)$)", node.get("transform"))[0])
+        left = x - width * {"middle": 0.5, "end": 1}.get(side[1] if side else "start", 0)
+        assert left >= -3
+        assert left + width <= charts.WIDTH + 3
+
+
+def test_attacks_are_named_in_the_order_of_knowledge_with_their_figures():
+    said = texts(attacks(sample.gender_found_out()))
+    order = [said.index(model) for model in ("raw", "ignorant", "lazy", "semi-informed", "control")]
     assert order == sorted(order)
-    (x, _) = circles(svg, "worst")[0]
-    assert x == pytest.approx(130 + 0.792 * 166, abs=0.06)
+    assert said.count("boosted trees") == 6
+    assert said.count("79.2%") == 1
+    assert not any("bound" in text for text in said)
+    assert "bound: at most 62.0%" in texts(attacks(sample.gender_found_out(), bound=0.62))
 
 
-def test_ladder_with_an_unknown_figure():
+def test_an_unknown_figure_is_a_dash():
     found = sample.attribute()
-    unknown = replace(found.attacks[0], accuracy=Estimate(math.nan, math.nan, math.nan, people=0))
-    svg = charts.ladder((unknown,), 0.5, None, "gender")
-    assert not circles(svg, "dot")
-    assert "nan" not in svg
+    unknown = replace(found.attacks[0], accuracy=NOTHING)
+    chart = charts.attacks((unknown,), 0.5, None, "gender")
+    assert "–" in texts(chart)
+    assert "nan" not in chart.svg(1)
 
 
 def test_session_curve_marks_the_leaks_by_a_word():
-    points = sample.curve((0.0, 0.01, 0.05, 0.2, 0.3), found=True)[:5]
-    svg = charts.session_curve(points, "gender")
-    assert [n.text for n in drawn(svg).iter("text")].count("leak") == 2
-    assert len(circles(svg, "open")) == 2
-    heights = [y for _, y in circles(svg, "dot")]
-    assert heights == sorted(heights, reverse=True)
-    for many in ("1", "5", "20", "60", "all"):
-        assert many in [n.text for n in drawn(svg).iter("text")]
-
-
-@given(st.lists(st.tuples(shares, shares), min_size=1, max_size=12))
-def test_trade_off_draws_every_point_inside(places):
-    marks = [charts.Mark("plain", str(i), f"m{i}", *place) for i, place in enumerate(places)]
-    svg = charts.trade_off(marks, guess=0.5, raw=0.9, frontier=True)
-    dots = circles(svg, "dot")
-    assert len(dots) == len(places)
-    assert all(46 <= x <= 326 and 42 <= y <= 226 for x, y in dots)
-
-
-def test_trade_off_labels_of_close_points_do_not_cover_each_other():
-    marks = [
-        charts.Mark("run", name, name, 0.57 + 0.001 * i, 0.97) for i, name in enumerate("ABCD")
-    ]
-    svg = charts.trade_off(marks)
-    texts = [n for n in drawn(svg).iter("text") if n.text in set("ABCD")]
-    places = [(float(n.get("x")), float(n.get("y"))) for n in texts]
-    for i, (x, y) in enumerate(places):
-        for u, v in places[i + 1 :]:
-            assert abs(x - u) >= 8 or abs(y - v) >= 12
+    said = texts(curve(0.0, 0.01, 0.05, 0.2, 0.3))
+    assert said.count("leak") == 2
+    assert {"1", "5", "20", "60", "all"} <= set(said)
 
 
 def test_the_frontier_joins_what_nothing_beats():
-    marks = [
-        charts.Mark("plain", "1", "good", 0.6, 0.9),
-        charts.Mark("plain", "2", "beaten", 0.7, 0.8),
-        charts.Mark("plain", "3", "better kept", 0.8, 0.95),
-        charts.Mark("ideal", "ideal", "ideal", 0.5, 1.0),
-    ]
-    svg = charts.trade_off(marks, frontier=True)
-    (curve,) = [n for n in drawn(svg).iter("polyline") if n.get("class") == "curve"]
-    first, _, third = circles(svg, "dot")
-    joined = [tuple(map(float, pair.split(","))) for pair in curve.get("points").split()]
-    assert joined == [pytest.approx(first, abs=0.1), pytest.approx(third, abs=0.1)]
+    chart = charts.trade_off(marks(), frontier=True)
+    (line,) = [n for n in drawn(chart).iter("g") if n.get("class") == "frontier"]
+    points = re.findall(r"[ML] ([\d.]+) ([\d.]+)", line.find("path").get("d"))
+    assert len(points) == 2, "of the three runs one is beaten, and the ideal is none"
 
 
-def test_signals_share_one_scale_before_and_after():
-    example = replace(sample.example(), channels=("a",), before=((0.0, 1.0),), after=((0.0, 0.5),))
-    svg = charts.signals(example)
-    before, after = [n.get("points") for n in drawn(svg).iter("polyline")]
-
-    def heights(points):
-        ys = [float(pair.split(",")[1]) for pair in points.split()]
-        return max(ys) - min(ys)
-
-    assert heights(after) == pytest.approx(heights(before) / 2, abs=0.15)
+def test_points_too_close_for_labels_of_their_own_share_one():
+    close = [Mark("run", name, name, 0.57 + 0.001 * i, 0.97) for i, name in enumerate("ABCD")]
+    said = texts(charts.trade_off([*close, Mark("baseline", "1", "far", 0.9, 0.6)]))
+    assert "A, B, C, D" in said
+    assert "1" in said
 
 
 def test_long_signals_and_many_channels_stay_small():
@@ -157,36 +150,20 @@ def test_long_signals_and_many_channels_stay_small():
     example = replace(
         sample.example(), channels=("c",) * 40, before=(wave,) * 40, after=(wave,) * 40
     )
-    assert len(charts.signals(example)) < 60_000
-    assert "6 of 40 channels" in charts.signals(example)
+    chart = charts.signals(example)
+    assert len(chart.svg(1)) < 120_000
+    assert "6 of 40 channels" in chart.label
 
 
 def test_flat_and_unknown_signals_are_drawn():
     example = replace(
         sample.example(), channels=("a",), before=((1.0, 1.0, math.nan),), after=((1.0,) * 3,)
     )
-    assert not re.search(r"\bnan\b", charts.signals(example))
+    assert "nan" not in charts.signals(example).svg(1)
 
 
-@given(st.lists(shares, min_size=1, max_size=5))
-def test_axes_hold_their_values(values):
-    axis = fitted_axis(values, 0, 100)
-    assert axis.low <= min(values)
-    assert max(values) <= axis.high
-    assert axis.low < axis.high
-    assert len(percent_ticks(axis.low, axis.high)) >= 2
-
-
-def test_axis_keeps_what_lies_beyond_at_its_end():
-    assert Axis(0, 1, 10, 20).at(7) == 20
-
-
-def test_ladder_with_a_bound_that_nobody_passes():
-    found = sample.attribute()
-    plain, bounded = (
-        charts.ladder(found.attacks, found.majority, found.worst, "gender", bound=bound)
-        for bound in (None, 0.62)
-    )
-    assert 'class="bound"' not in plain
-    assert bounded.count('class="bound"') == 1
-    assert "nobody above 62.0%" in bounded
+def test_names_are_shown_as_they_are():
+    for name in ("<script>", "a $x$ b", 'id="#1', "größer 走"):
+        example = replace(sample.example(), title=name, channels=(name, "b"))
+        assert name in texts(charts.signals(example))
+        assert drawn(charts.signals(example)).get("aria-label").startswith(name)

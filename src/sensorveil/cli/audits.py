@@ -105,57 +105,49 @@ def audit(
         raise typer.Exit(1)  # what nobody could check does not pass either
 
 
-def print_audit(screen: Screen, found: Audit) -> None:
-    """The verdict and one table a split."""
-    verdict = found.verdict()
-    screen.say(f"{', '.join(found.hide)}: {verdict.status}; {verdict.reason}.")
-    for part in found.splits:
-        screen.table(_title(part), _COLUMNS, _rows(part))
-    for name, gap in found.gaps.items():
-        screen.say(
-            f"{name}: the worst attacker reads {100 * gap:+.1f} points more on split"
-            f" {found.splits[1].split} than on {found.splits[0].split}."
-        )
+def print_audit(screen: Screen, audit: Audit) -> None:
+    """The verdict and one table for each split, in the words of the page."""
+    from sensorveil.report import text
+    from sensorveil.report.findings import findings
+
+    screen.say(text.headline(findings(audit)))
+    for split in audit.splits:
+        screen.say(f"Split {split.split}, {text.people_of(split.unseen_people)}:")
+        for kept in split.kept:
+            screen.say(text.kept_sentence(kept))
+        columns = ("attribute", "majority", "raw", "worst attacker", "AUC", "verdict")
+        screen.table("", columns, _rows(split))
+    for name in audit.gaps:
+        screen.say(text.gap_sentence(audit, name))
 
 
-_COLUMNS = ("attribute", "guess", "raw", "worst attacker", "AUC", "verdict")
+def _rows(split: SplitAudit) -> list[tuple[str, ...]]:
+    from sensorveil.report.findings import highest_auc, raw_attack
+    from sensorveil.report.numbers import UNKNOWN, decimals, percent, with_interval
 
-
-def _title(part: SplitAudit) -> str:
-    kept = ", ".join(
-        f"{k.attribute} {k.unchanged.value:.1%} (raw {k.raw.value:.1%})" for k in part.kept
-    )
-    who = "people never seen" if part.unseen_people else "the same people"
-    return f"split {part.split}, {who}; kept: {kept}"
-
-
-def _rows(part: SplitAudit) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for found in part.attributes:
-        raw = max(a.accuracy.value for a in found.attacks if a.threat_model == "raw")
-        worst = found.worst
+    for found in split.attributes:
+        raw = raw_attack(found)
         rows.append(
             (
                 f"{found.attribute} ({found.role})",
-                f"{100 * found.majority:.1f}",
-                f"{100 * raw:.1f}",
-                f"{100 * worst.accuracy.value:.1f}"
-                f" [{100 * worst.accuracy.low:.0f}-{100 * worst.accuracy.high:.0f}] {worst.threat_model}",
-                f"{max(a.auc.value for a in found.attacks if a.threat_model != 'raw'):.2f}",
+                percent(found.majority),
+                percent(raw.accuracy.value) if raw else UNKNOWN,
+                f"{with_interval(found.worst.accuracy)} {found.worst.threat_model}",
+                decimals(highest_auc(found).auc.value),
                 found.verdict.status,
             )
         )
-    if part.identity:
-        link = max(part.linkage, key=lambda link: link.rank1.value - link.rank1_chance)
+    if split.identity:
+        link = max(split.linkage, key=lambda link: link.advantage)
         rows.append(
             (
                 "linkage of sessions",
-                f"{100 * link.rank1_chance:.1f}",
-                f"{100 * link.raw_rank1.value:.1f}",
-                f"{100 * link.rank1.value:.1f}"
-                f" [{100 * link.rank1.low:.0f}-{100 * link.rank1.high:.0f}] rank 1",
-                f"EER {link.equal_error_rate.value:.2f}",
-                part.identity.status,
+                percent(link.rank1_chance),
+                percent(link.raw_rank1.value),
+                f"{with_interval(link.rank1)} rank 1",
+                f"EER {percent(link.equal_error_rate.value)}",
+                split.identity.status,
             )
         )
     return rows

@@ -18,7 +18,7 @@ from sensorveil.errors import Refusal
 
 if TYPE_CHECKING:
     from sensorveil.audit.results import Audit
-    from sensorveil.report.comparison import Difference
+    from sensorveil.report.page import Difference
 
 MOST_STRENGTHS = 400
 
@@ -32,8 +32,7 @@ def compare(
     """Several audits on one page; those of one method on different splits become one audit."""
     from sensorveil.audit.results import joined, read_audit
     from sensorveil.files import write_json, written_folder
-    from sensorveil.report.comparison import render_comparison
-    from sensorveil.report.page import write_page
+    from sensorveil.report.page import render_comparison, write_page
 
     screen = Screen(quiet, as_json)
     given.check_new(out)
@@ -62,7 +61,7 @@ def compare(
 def differences(audits: Sequence[Audit]) -> list[Difference]:
     """Paired differences of the worst attacker between methods, on the people of both."""
     from sensorveil.measures.paired import paired_difference
-    from sensorveil.report.comparison import Difference
+    from sensorveil.report.page import Difference
 
     found = []
     for one, other in combinations(audits, 2):
@@ -104,7 +103,7 @@ def sweep(
     from sensorveil.audit.sweep import sweep as swept
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
-    from sensorveil.report.comparison import render_sweep
+    from sensorveil.report.page import render_sweep
 
     screen = Screen(quiet, as_json)
     given.check_new(out)

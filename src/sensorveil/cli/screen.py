@@ -34,7 +34,8 @@ class Screen:
         """A table for a person; the first column is text, the others stand at the right."""
         if self.quiet or self.as_json:
             return
-        self.say(title)  # a title of the table's own would be broken to its width
+        if title:  # a title of the table's own would be broken to its width
+            self.say(title)
         table = Table()
         for index, column in enumerate(columns):
             table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")

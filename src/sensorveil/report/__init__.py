@@ -1,8 +1,13 @@
 """One self-contained HTML page out of an audit's results: it works offline and on a phone."""
 
 from sensorveil.audit.results import SweepPoint
-from sensorveil.report.comparison import Difference, render_comparison, render_sweep
-from sensorveil.report.page import render, write_page
+from sensorveil.report.page import (
+    Difference,
+    render,
+    render_comparison,
+    render_sweep,
+    write_page,
+)
 
 __all__ = [
     "Difference",

@@ -1,320 +1,438 @@
-"""Small SVG charts: pure functions from figures to markup.
+"""The charts of a page: matplotlib figures as inline SVG.
 
 All are 340 units wide, about the width of a phone's screen in pixels, so that their text is as
-large there as the text around them. Colours and fonts come from the page's style sheet by class;
-what a colour says is always said by a shape or a word too.
+large there as the text around them. Colours are the page's own variables, so that charts follow
+its light and dark mode. Whatever a colour says, a shape or a word says too, and each chart has a
+label in words for those who do not see it.
 """
 
 from __future__ import annotations
 
+import html
+import io
 import math
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from importlib import resources
+from itertools import groupby
+from typing import Any, Literal, ParamSpec
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sensorveil.audit.results import (
     CONTROL,
-    HIDDEN,
     INCONCLUSIVE,
     NOT_HIDDEN,
     RAW,
-    THREAT_MODELS,
     Attack,
     Example,
     SessionPoint,
 )
 from sensorveil.measures.estimate import Estimate
-from sensorveil.report.drawing import (
-    LETTER,
-    WIDTH,
-    Axis,
-    chart,
-    clipped,
-    diamond,
-    fitted_axis,
-    interval_line,
-    line,
-    path,
-    percent_ticks,
-    polyline,
-    text,
-)
-from sensorveil.report.markup import Html, element
 from sensorveil.report.numbers import percent
 
+P = ParamSpec("P")
+WIDTH = 340
+"""Units across every chart; one unit is a pixel of 12-pixel text."""
 _MOST_CHANNELS = 6
 _MOST_SAMPLES = 160
+_NUMBER = "\ue000"
+"""Stands for a chart's number on its page; no font has a letter for it."""
+_LETTER = 0.024
+"""About the width of a letter as a share of a chart's width."""
 
-STATUS_CLASS = {HIDDEN: "hidden", NOT_HIDDEN: "open", INCONCLUSIVE: "void"}
+# The colours of the page's light mode stand in for its variables until the SVG is written.
+CSS = resources.files("sensorveil.report").joinpath("style.css").read_text("utf-8")
+COLOURS = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", CSS.partition("}")[0]))
+INK, SOFT, RULE, PANEL, PAPER, ACCENT, HIDDEN_COLOUR = (
+    COLOURS[name] for name in ("ink", "soft", "rule", "panel", "paper", "accent", "hidden")
+)
+
+_STYLE: Any = {
+    "font.size": 12,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
+    "axes.titlecolor": SOFT,
+    "xtick.labelcolor": SOFT,
+    "ytick.labelcolor": SOFT,
+    "grid.color": RULE,
+    "grid.linewidth": 0.75,
+    "axes.axisbelow": True,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, found and copied
+    "svg.hashsalt": "sensorveil",  # the same figures give the same SVG
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.spines.bottom": False,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "lines.solid_capstyle": "round",
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn chart: SVG elements, and what they show in words."""
+
+    kind: str
+    label: str
+    height: float
+    content: str
+
+    def svg(self, number: int) -> str:
+        """The SVG element; `number` keeps the names inside apart from those of other charts."""
+        label = html.escape(self.label)
+        return (
+            f'<svg class="chart {self.kind}" viewBox="0 0 {WIDTH} {self.height:g}" role="img"'
+            f' aria-label="{label}"><title>{label}</title>'
+            f"{self.content.replace(_NUMBER, f'chart{number}-')}</svg>"
+        )
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One point of a trade-off plot; `kind` is run, plain or ideal, `label` stands beside it."""
+    """One point of a trade-off: `label` stands beside it in the chart, `name` in the table."""
 
-    kind: str
+    kind: Literal["run", "baseline", "ideal"]
     label: str
     name: str
     hidden: float
     kept: float
 
 
-def symbol(status: str) -> Html:
-    """The sign of a status: a tick, a cross, or a question mark in a broken circle."""
-    drawn = {
-        HIDDEN: path("M5.5 10.5l3 3 6-7"),
-        NOT_HIDDEN: path("M6.5 6.5l7 7m0-7l-7 7"),
-        INCONCLUSIVE: path("M7.2 7.6c.2-3.2 5.6-3.2 5.6.2 0 2.2-2.8 2.2-2.8 4.2m0 2.6v.4"),
-    }[status]
-    ring = element("circle", cx=10, cy=10, r=9, class_="ring")
-    return element(
-        "svg", ring, drawn, viewBox="0 0 20 20", class_="symbol", aria_hidden="true", width=20
-    )
+def _styled(draw: Callable[P, Chart]) -> Callable[P, Chart]:
+    """Draws in the page's style, whatever style the program around it uses."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **options: P.kwargs) -> Chart:
+        with rc_context(_STYLE), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # letters that matplotlib's font lacks: the page's has
+            return draw(*args, **options)
+
+    return styled
 
 
+@_styled
 def strip(
     status: str, majority: float, worst: Estimate | None, raw: float | None, name: str
-) -> Html:
-    """Guessing, the worst attacker with its interval, and the raw level, on one line to 100%."""
-    axis = Axis(0, 1, 4, WIDTH - 4)
-    middle, guess = 32.0, axis.at(majority)
-    label = f"{name}: guessing is right in {percent(majority)} of windows"
-    drawn: list[Html | None] = [
-        element("rect", x=4, y=middle - 8, width=WIDTH - 8, height=16, rx=3, class_="track"),
-        _gain(axis, majority, worst, middle),
-        line(guess, 18, guess, middle + 12, "guess"),
-        text(guess, 12, f"guessing {percent(majority)}", "label", keep_inside=True),
-    ]
-    raw_at = None if raw is None or not math.isfinite(raw) else axis.at(raw)
-    if raw_at is not None:
-        said = f"on raw data {percent(raw or 0.0)}"
-        drawn += [
-            line(raw_at, middle, raw_at, 78, "leader"),
-            diamond(raw_at, middle),
-            text(raw_at, 90, said, "label soft", keep_inside=True),
-        ]
-        label += f", the best attacker {said}"
+) -> Chart:
+    """The majority baseline, the worst attacker with its interval, and the raw level on a line."""
+    axes = _axes(118, left=5, right=5, top=0, bottom=0)
+    axes.set(xlim=(0, 1), ylim=(-3.4, 1.2), xticks=[], yticks=[])
+    colour = COLOURS[status.replace(" ", "-")]
+    dashes = (0, (4, 3)) if status == INCONCLUSIVE else "-"
+    axes.barh(0, 1, 0.62, color=PANEL, edgecolor=colour if dashes != "-" else RULE, ls=dashes)
+    label = f"{name}: the majority baseline is {percent(majority)}"
+    if raw is not None and math.isfinite(raw):
+        axes.plot([raw, raw], [0, -1.6], color=SOFT, lw=0.75)
+        axes.plot(raw, 0, "D", color=PAPER, mec=INK, mew=1.5, ms=8)
+        _text(axes, raw, -1.95, f"on raw data {percent(raw)}", color=SOFT)
+        label += f", the best attacker on raw data {percent(raw)}"
+    else:
+        raw = None
     if worst is not None and math.isfinite(worst.value):
-        said = f"{'attacker' if status != INCONCLUSIVE else 'unproven attacker'} {percent(worst.value)}"
-        at = axis.at(worst.value)
-        drawn += [
-            line(at, middle, at, 54, "leader"),
-            interval_line(axis, worst, middle),
-            element("circle", cx=at, cy=middle, r=5.5, class_=f"dot {STATUS_CLASS[status]}"),
-            text(_beside(at, raw_at, said), 66, said, "label strong", keep_inside=True),
-        ]
+        said = f"{'unproven attacker' if status == INCONCLUSIVE else 'attacker'}"
+        said += f" {percent(worst.value)}"
+        gain = max(worst.value - majority, 0)
+        tint = colour if status == NOT_HIDDEN else SOFT
+        axes.barh(0, gain, 0.62, left=majority, color=tint, alpha=0.4)
+        axes.plot([worst.value] * 2, [0, -0.75], color=SOFT, lw=0.75)
+        _interval(axes, worst, 0)
+        face = PAPER if status == INCONCLUSIVE else colour
+        axes.plot(worst.value, 0, "o", color=face, mec=colour, mew=2, ms=10)
+        # The line of the raw level shall not cross the label.
+        side = None if raw is None else "right" if raw >= worst.value else "left"
+        _text(axes, worst.value, -1.1, said, side, weight="bold")
         label += f", on this output the {said}"
-    drawn += [
-        text(4, 112, "never right", "tick", anchor="start"),
-        text(WIDTH - 4, 112, "always right", "tick", anchor="end"),
-    ]
-    return chart(118, f"{label}.", drawn, f"strip {STATUS_CLASS[status]}")
+    axes.plot([majority] * 2, [-0.45, 0.6], "--", color=INK, lw=1.25)
+    _text(axes, majority, 0.85, f"majority baseline {percent(majority)}")
+    axes.text(0, -3.1, "never right", color=SOFT, va="center")
+    axes.text(1, -3.1, "always right", color=SOFT, va="center", ha="right")
+    return _chart(axes, "strip", f"{label}.")
 
 
-def _beside(at: float, other: float | None, said: str) -> float:
-    """Where a label's middle goes so that the line of another mark does not cross it."""
-    room = len(said) * LETTER / 2 + 4
-    if other is None:
-        return at
-    return min(at, other - room) if other >= at else max(at, other + room)
-
-
-def ladder(
+@_styled
+def attacks(
     attacks: Sequence[Attack],
     majority: float,
     worst: Attack | None,
     name: str,
-    low: float = 0.0,
     bound: float | None = None,
-) -> Html:
-    """Every attacker's accuracy with its interval, by level, against the majority's share.
+) -> Chart:
+    """Every attack's accuracy with its interval, by threat model, against the majority baseline.
 
-    Where there is a `bound`, it is drawn as a line that no attacker on the output may pass.
+    `attacks` come in the order of their threat models. A `bound` is drawn as a line that no attack
+    on the output may pass.
     """
-    axis = Axis(low, 1, 130, 296)
-    drawn: list[Html | None] = []
-    y = 22.0
-    for level in [
-        known for known in THREAT_MODELS if any(a.threat_model == known for a in attacks)
-    ]:
-        drawn.append(text(0, y + 12, level, "label strong", anchor="start"))
-        y += 20
-        for attack in [a for a in attacks if a.threat_model == level]:
-            drawn += _rung(axis, attack, y + 8, attack == worst)
-            y += 18
-        y += 6
-    bottom = y
-    guess = axis.at(majority)
-    behind = [
-        *[line(axis.at(v), 18, axis.at(v), bottom, "rule") for v in percent_ticks(low, 1)],
-        line(guess, 14, guess, bottom, "guess"),
-        text(guess, 10, f"guessing {percent(majority)}", "label", keep_inside=True),
-    ]
-    scale = [text(axis.at(v), bottom + 14, f"{100 * v:.0f}%", "tick") for v in (low, 1.0)]
-    label = f"{name}: accuracy of {len(attacks)} attackers against guessing at {percent(majority)}"
+    groups = [(model, list(of)) for model, of in groupby(attacks, lambda a: a.threat_model)]
+    rows = len(attacks) + 1.4 * len(groups)
+    height = 18 * rows + (58 if bound is not None else 40)
+    axes = _axes(height, left=130, right=44, top=18, bottom=height - 18 * rows - 18)
+    axes.set(xlim=(0, 1), ylim=(rows, 0), yticks=[], xticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.set_xticklabels(["0%", "", "", "", "100%"])
+    axes.grid(axis="x")
+    row = 0.0
+    for model, of in groups:
+        row += 1.1
+        _row_text(axes, 0, row - 0.4, model, weight="bold")
+        for attack in of:
+            row += 1
+            _attack(axes, attack, row - 0.5, attack == worst)
+        row += 0.3
+    axes.plot([majority] * 2, [0, rows], "--", color=INK, lw=1.25)
+    _text(axes, majority, -0.5, f"majority baseline {percent(majority)}")
+    label = f"{name}: accuracy of {len(attacks)} attacks; the majority baseline is"
+    label += f" {percent(majority)}"
     if worst is not None:
-        label += f"; the worst is {worst.attacker}, {worst.threat_model}, {percent(worst.accuracy.value)}"
+        label += f"; the worst is {worst.attacker}, {worst.threat_model},"
+        label += f" {percent(worst.accuracy.value)}"
     if bound is not None:
-        said = f"nobody above {percent(bound)}"
-        behind.append(line(axis.at(bound), 18, axis.at(bound), bottom + 18, "bound"))
-        scale.append(text(axis.at(bound), bottom + 30, said, "label", keep_inside=True))
+        said = f"bound: at most {percent(bound)}"
+        axes.plot([bound] * 2, [0, rows + 1], color=INK, lw=2, clip_on=False)
+        _text(axes, bound, rows + 1.7, said)
         label += f"; {said}"
-    height = bottom + (18 if bound is None else 36)
-    return chart(height, f"{label}.", [*behind, *drawn, *scale], "ladder")
+    return _chart(axes, "attacks", f"{label}.")
 
 
-def session_curve(points: Sequence[SessionPoint], name: str) -> Html:
-    """Accuracy against the number of windows that are added up, with the majority's share."""
-    bottom = 150.0
-    up = Axis(0, 1, bottom, 14)
-    along = Axis(0, max(len(points) - 1, 1), 56, WIDTH - 20)
-    shown = [(along.at(i), p) for i, p in enumerate(points) if math.isfinite(p.accuracy.value)]
-    drawn = [line(44, up.at(v), WIDTH - 6, up.at(v), "rule") for v in (0, 0.25, 0.5, 0.75, 1)]
-    drawn += [text(38, up.at(v) + 4, f"{100 * v:.0f}%", "tick", "end") for v in (0, 0.5, 1)]
-    drawn.append(polyline([(x, up.at(p.majority)) for x, p in shown], "guess"))
-    drawn.append(polyline([(x, up.at(p.accuracy.value)) for x, p in shown], "curve"))
-    for x, point in shown:
-        drawn.append(line(x, up.at(point.accuracy.low), x, up.at(point.accuracy.high), "interval"))
-        kind = "dot open" if point.significant else "dot plain"
-        drawn.append(element("circle", cx=x, cy=up.at(point.accuracy.value), r=4.5, class_=kind))
-        if point.significant:
-            drawn.append(text(x, up.at(point.accuracy.high) - 6, "leak", "label strong"))
-        many = "all" if point.windows is None else str(point.windows)
-        drawn.append(text(x, bottom + 16, many, "tick"))
+@_styled
+def session_curve(points: Sequence[SessionPoint], name: str) -> Chart:
+    """Accuracy against the number of windows that are added up, and the majority baseline."""
+    axes = _axes(190, left=44, right=10, top=16, bottom=40)
     group = points[0].group if points else "recording"
-    drawn.append(text(WIDTH / 2 + 18, bottom + 34, f"windows of one {group}", "label soft"))
+    many = ["all" if p.windows is None else str(p.windows) for p in points]
+    axes.set(xlim=(-0.4, max(len(points) - 0.6, 1)), ylim=(0, 1), xticks=range(len(points)))
+    axes.set_xticklabels(many)
+    axes.set_xlabel(f"windows of one {group}")
+    _percent_axis(axes)
+    axes.plot([p.majority for p in points], "--", color=INK, lw=1.25)
+    axes.plot([p.accuracy.value for p in points], color=ACCENT, lw=2)
+    for x, point in enumerate(points):
+        if not math.isfinite(point.accuracy.value):
+            continue
+        axes.plot([x, x], [point.accuracy.low, point.accuracy.high], color=INK, lw=2)
+        colour = COLOURS["not-hidden"] if point.significant else ACCENT
+        axes.plot(x, point.accuracy.value, "o", color=colour, ms=8)
+        if point.significant:
+            _text(axes, x, point.accuracy.high + 0.06, "leak", "center", weight="bold")
     said = ", ".join(
-        f"{'all' if p.windows is None else p.windows}: {percent(p.accuracy.value)}"
-        f" against {percent(p.majority)}{' (leak found)' if p.significant else ''}"
-        for _, p in shown
+        f"{count}: {percent(p.accuracy.value)} against {percent(p.majority)}"
+        f"{' (leak found)' if p.significant else ''}"
+        for count, p in zip(many, points, strict=True)
     )
-    label = f"{name}, windows of one {group} added up. Attacker against guessing: {said}."
-    return chart(bottom + 40, label, drawn, "sessions")
+    label = f"{name}, windows of one {group} added up. Attacker against majority baseline: {said}."
+    return _chart(axes, "sessions", label)
 
 
+@_styled
 def trade_off(
     marks: Sequence[Mark],
-    guess: float | None = None,
+    majority: float | None = None,
     raw: float | None = None,
     frontier: bool = False,
-    across: str = "attacker is right",
-    upwards: str = "application is right",
-) -> Html:
-    """Kept accuracy against the worst attacker's: up is useful, left is private."""
+) -> Chart:
+    """The application's accuracy against the worst attacker's: up is useful, left is private."""
     seen = [mark for mark in marks if math.isfinite(mark.hidden) and math.isfinite(mark.kept)]
-    along = fitted_axis([m.hidden for m in seen] + ([guess] if guess is not None else []), 46, 326)
-    up = fitted_axis([m.kept for m in seen] + ([raw] if raw is not None else []), 226, 42)
-    drawn = _frame(along, up, across, upwards)
-    if guess is not None:
-        x = along.at(guess)
-        drawn += [line(x, 34, x, 226, "guess"), text(x, 30, "guessing", "tick")]
+    axes = _axes(264, left=46, right=14, top=36, bottom=40)
+    axes.set_xlim(_fitted([m.hidden for m in seen] + [majority or m.hidden for m in seen[:1]]))
+    axes.set_ylim(_fitted([m.kept for m in seen] + [raw or m.kept for m in seen[:1]]))
+    _percent_axis(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, 0))
+    axes.grid(True)
+    axes.set_xlabel("accuracy of the attacker →")
+    axes.text(-0.14, 1.13, "↑ accuracy of the application", color=SOFT, transform=axes.transAxes)
+    if majority is not None:
+        axes.axvline(majority, color=INK, lw=1.25, ls="--")
+        _text(axes, majority, 1.04, "majority baseline", color=SOFT, on="top")
     if raw is not None:
-        drawn.append(line(46, up.at(raw), 326, up.at(raw), "guess"))
-    places = [(along.at(mark.hidden), up.at(mark.kept)) for mark in seen]
+        axes.axhline(raw, color=INK, lw=1.25, ls="--")
     if frontier:
         real = [mark for mark in seen if mark.kind != "ideal"]
-        best = [p for p, mark in zip(places, seen, strict=True) if _undominated(mark, real)]
-        drawn.append(polyline(sorted(best), "curve"))
-    drawn += [_marker(mark.kind, *place) for mark, place in zip(seen, places, strict=True)]
-    drawn += _labels([mark.label for mark in seen], places)
+        best = sorted((m.hidden, m.kept) for m in real if _undominated(m, real))
+        axes.plot(*zip(*best, strict=True), color=ACCENT, lw=2, gid="frontier")
+    shapes: dict[str, dict[str, Any]] = {
+        "run": {"marker": "D", "color": INK, "ms": 9},
+        "baseline": {"marker": "o", "color": ACCENT, "ms": 8},
+        "ideal": {"marker": "+", "color": HIDDEN_COLOUR, "ms": 14, "mew": 2.5},
+    }
+    for mark in seen:
+        axes.plot(mark.hidden, mark.kept, clip_on=False, **shapes[mark.kind])
+    _name_points(axes, seen)
     said = "; ".join(
         f"{m.name}: kept {percent(m.kept)}, attacker {percent(m.hidden)}" for m in seen
     )
-    return chart(264, f"Trade-off. {said}.", drawn, "trade-off")
+    return _chart(axes, "trade-off", f"Trade-off. {said}.")
 
 
-def signals(example: Example) -> Html:
+@_styled
+def signals(example: Example) -> Chart:
     """A window before (left) and after (right), a row for each channel, the same scale on a row."""
     channels = list(zip(example.channels, example.before, example.after, strict=False))
     channels = channels[:_MOST_CHANNELS]
-    drawn = [
-        text(82, 12, "before", "label strong"),
-        text(258, 12, "after", "label strong"),
-    ]
-    y = 20.0
-    for channel, before, after in channels:
-        both = [value for value in (*before, *after) if math.isfinite(value)]
-        up = Axis(min(both, default=0), max(both, default=0) + 1e-9, y + 58, y + 18)
-        drawn.append(text(0, y + 10, clipped(channel, 40), "tick", anchor="start"))
-        for start, samples in ((0.0, before), (176.0, after)):
-            drawn.append(
-                element("rect", x=start, y=y + 15, width=164, height=46, rx=2, class_="panel")
-            )
-            drawn.append(_trace(samples, Axis(0, max(len(samples) - 1, 1), start, start + 164), up))
-        y += 68
-    seconds = max((len(before) for before in example.before), default=0) / (
-        example.sample_rate or 1
-    )
-    drawn.append(text(82, y + 8, f"{seconds:.1f} s", "tick"))
-    drawn.append(text(258, y + 8, f"{seconds:.1f} s", "tick"))
+    height = 68 * len(channels) + 34
+    figure = Figure(figsize=(WIDTH / 72, height / 72))
+    seconds = max((len(one) for one in example.before), default=0) / (example.sample_rate or 1)
+    for row, (channel, *windows) in enumerate(channels):
+        finite = [value for window in windows for value in window if math.isfinite(value)]
+        limits = min(finite, default=0), max(finite, default=0) + 1e-9
+        for column, samples in enumerate(windows):
+            low = height - 68 * row - 82
+            place = (176 * column / WIDTH, low / height, 164 / WIDTH, 46 / height)
+            axes = figure.add_axes(place, facecolor=PANEL)
+            axes.set(xlim=(0, max(len(samples) - 1, 1)), ylim=limits, xticks=[], yticks=[])
+            axes.margins(y=0.05)
+            every = max(1, math.ceil(len(samples) / _MOST_SAMPLES))
+            axes.plot(range(0, len(samples), every), samples[::every], color=ACCENT, lw=1.25)
+            if column == 0:
+                axes.set_title(_clipped(channel, 40), size=12, loc="left", pad=5)
+            if row == 0:
+                title = ("before", "after")[column]
+                axes.text(0.5, 1.55, title, transform=axes.transAxes, ha="center", weight="bold")
+            if row == len(channels) - 1:
+                axes.set_xlabel(f"{seconds:.1f} s")
     shown = f"{len(channels)} of {len(example.channels)} channels"
-    label = f"{example.title}: the signal before and after, {shown}."
-    return chart(y + 14, label, drawn, "signals")
+    return _chart(figure, "signals", f"{example.title}: before and after, {shown}.")
 
 
-def _gain(axis: Axis, majority: float, worst: Estimate | None, middle: float) -> Html | None:
-    """What the attacker gains over guessing, as a length."""
-    if worst is None or not worst.value > majority:
-        return None
-    start, end = axis.at(majority), axis.at(worst.value)
-    return element("rect", x=start, y=middle - 8, width=end - start, height=16, class_="gain")
+def _axes(height: float, left: float, right: float, top: float, bottom: float) -> Axes:
+    """Axes on a figure of their own, with margins in units."""
+    figure = Figure(figsize=(WIDTH / 72, height / 72))
+    across, up = WIDTH - left - right, height - top - bottom
+    return figure.add_axes(
+        (left / WIDTH, bottom / height, across / WIDTH, up / height), facecolor="none"
+    )
 
 
-def _rung(axis: Axis, attack: Attack, y: float, is_worst: bool) -> list[Html | None]:
-    drawn: list[Html | None] = [
-        text(8, y + 4, clipped(attack.attacker, 19), "label soft", anchor="start")
-    ]
-    if not math.isfinite(attack.accuracy.value):
-        return [*drawn, text(WIDTH, y + 4, "–", "label", anchor="end")]
-    x = axis.at(attack.accuracy.value)
+def _chart(drawn: Axes | Figure, kind: str, label: str) -> Chart:
+    figure = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    assert figure is not None
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", transparent=False, facecolor="none", metadata=nothing)
+    return Chart(kind, label, 72 * figure.get_figheight(), _inline(file.getvalue()))
+
+
+def _inline(svg: str) -> str:
+    """The elements of matplotlib's SVG, with the page's fonts and colours and no names of its own.
+
+    Its few references get the chart's number later, since several charts stand on one page.
+    """
+    content = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+    content = re.sub(r"<(metadata|style|clipPath)\b.*?</\1>", "", content, flags=re.S)
+    content = re.sub(r' clip-path="url[^"]*"', "", content)
+    content = re.sub(r'<g id="(frontier)?[^"]*"', _group, content)
+    content = re.sub(r"(<path id=\"|<use )(?:xlink:href=\"#)?", _reference, content)
+    content = re.sub(r"font-family: [^;\"]*;? ?", "", content)
+    for name, colour in COLOURS.items():
+        content = re.sub(rf"((?:fill|stroke): ){colour}", rf"\1var(--{name})", content)
+    return re.sub(r">\s+<", "><", content.strip())
+
+
+def _group(found: re.Match[str]) -> str:
+    return f'<g class="{found[1]}"' if found[1] else "<g"
+
+
+def _reference(found: re.Match[str]) -> str:
+    return f'<path id="{_NUMBER}' if found[1].startswith("<path") else f'<use href="#{_NUMBER}'
+
+
+def _text(
+    axes: Axes, x: float, y: float, said: str, side: str | None = None, on: str = "", **more: Any
+) -> None:
+    """A text at a value; its side is chosen so that it stays inside the chart."""
+    low, high = axes.get_xlim()
+    share, room = (x - low) / (high - low), len(said) * _LETTER
+    if side is None or (side == "right" and share < room) or (side == "left" and share > 1 - room):
+        near = room / 2
+        side = "left" if share < near else "right" if share > 1 - near else "center"
+    where = axes.get_xaxis_transform() if on else axes.transData
+    axes.text(x, y, said, ha=side, va="center", transform=where, **more)
+
+
+def _row_text(axes: Axes, x: float, y: float, said: str, ha: str = "left", **more: Any) -> None:
+    """A text at a row of the chart, with x in units of the whole chart."""
+    where = axes.get_yaxis_transform()
+    left, right = axes.get_position().x0 * WIDTH, axes.get_position().x1 * WIDTH
+    axes.text((x - left) / (right - left), y, said, ha=ha, va="center", transform=where, **more)
+
+
+def _attack(axes: Axes, attack: Attack, y: float, is_worst: bool) -> None:
+    """One row of the chart of attacks."""
+    _row_text(axes, 8, y, _clipped(attack.attacker, 19), color=SOFT)
+    accuracy = attack.accuracy
+    if not math.isfinite(accuracy.value):
+        _row_text(axes, WIDTH, y, percent(accuracy.value), "right")
+        return
+    _interval(axes, accuracy, y)
     hollow = attack.threat_model in (RAW, CONTROL)
-    kind = "dot worst" if is_worst else "dot hollow" if hollow else "dot plain"
-    said = percent(attack.accuracy.value)
-    return [
-        *drawn,
-        interval_line(axis, attack.accuracy, y),
-        element("circle", cx=x, cy=y, r=5.5 if is_worst else 4, class_=kind),
-        text(WIDTH, y + 4, said, f"label{' strong' if is_worst else ''}", anchor="end"),
-    ]
+    look = {"color": INK, "ms": 10} if is_worst else {"color": ACCENT, "ms": 7}
+    if hollow:
+        look = {"color": PAPER, "mec": ACCENT, "mew": 1.75, "ms": 7}
+    axes.plot(accuracy.value, y, "o", **look)
+    _row_text(
+        axes, WIDTH, y, percent(accuracy.value), "right", weight="bold" if is_worst else "normal"
+    )
 
 
-def _marker(kind: str, x: float, y: float) -> Html:
-    if kind == "ideal":
-        return path(f"M{x - 7:.1f} {y:.1f}h14M{x:.1f} {y - 7:.1f}v14", "ideal")
-    if kind == "run":
-        return diamond(x, y, 7, "run")
-    return element("circle", cx=x, cy=y, r=4.5, class_="dot plain")
+def _interval(axes: Axes, estimate: Estimate, y: float) -> None:
+    if math.isfinite(estimate.low) and math.isfinite(estimate.high):
+        axes.plot([max(estimate.low, 0), min(estimate.high, 1)], [y, y], color=INK, lw=2)
 
 
-def _labels(labels: Sequence[str], places: Sequence[tuple[float, float]]) -> list[Html]:
-    """Each label at the first of eight places around its point where nothing else is."""
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
-    drawn = []
-    for label, (x, y) in zip(labels, places, strict=True):
-        half = max(len(label) * LETTER / 2, 4)
-        boxes = [
-            (x + dx - half, y + dy - 6, x + dx + half, y + dy + 6)
-            for reach in (0, 12, 24)
-            for dx, dy in _around(half + 9 + reach, 13 + reach)
-        ]
-        inside = [b for b in boxes if b[0] >= 46 and b[2] <= WIDTH and b[1] >= 34 and b[3] <= 226]
-        candidates = inside or boxes
-        box = next((b for b in candidates if not any(_overlap(b, t) for t in taken)), candidates[0])
-        taken.append(box)
-        middle = (box[0] + box[2]) / 2
-        drawn.append(text(middle, box[1] + 10, label, "label strong"))
-    return drawn
+def _percent_axis(axes: Axes) -> None:
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
+    axes.grid(axis="y")
 
 
-def _around(dx: float, dy: float) -> list[tuple[float, float]]:
-    return [(dx, 0), (0, -dy), (0, dy), (-dx, 0), (dx, -dy), (dx, dy), (-dx, -dy), (-dx, dy)]
+def _name_points(axes: Axes, marks: Sequence[Mark]) -> None:
+    """The labels beside the points; points too close for labels of their own share one."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    groups: list[list[Mark]] = []
+    for mark in marks:
+        near = (
+            group
+            for group in groups
+            if abs(mark.hidden - group[0].hidden) < 0.1 * (right - left)
+            and abs(mark.kept - group[0].kept) < 0.07 * (high - low)
+        )
+        group = next(near, None)
+        if group is None:
+            groups.append([mark])
+        else:
+            group.append(mark)
+    for group in groups:
+        said = ", ".join(mark.label for mark in group)
+        end = max(mark.hidden for mark in group)
+        is_right = (end - left) / (right - left) + len(said) * _LETTER * 1.2 > 0.95
+        at = min(mark.hidden for mark in group) if is_right else end
+        axes.annotate(
+            said,
+            (at, group[0].kept),
+            xytext=(-9 if is_right else 9, 0),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+            va="center",
+            weight="bold",
+        )
 
 
-def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+def _fitted(values: Sequence[float]) -> tuple[float, float]:
+    """Whole tens of percent around the values, with room beside the outermost."""
+    low = math.floor(min(values, default=0) * 10 - 0.2) / 10
+    high = math.ceil(max(values, default=1) * 10 + 0.2) / 10
+    return max(low, 0.0), min(high, 1.0) if high > low else low + 0.1
 
 
 def _undominated(mark: Mark, marks: Sequence[Mark]) -> bool:
-    return mark in marks and not any(
+    return not any(
         other.hidden <= mark.hidden
         and other.kept >= mark.kept
         and (other.hidden, other.kept) != (mark.hidden, mark.kept)
@@ -322,22 +440,5 @@ def _undominated(mark: Mark, marks: Sequence[Mark]) -> bool:
     )
 
 
-def _frame(along: Axis, up: Axis, across: str, upwards: str) -> list[Html]:
-    drawn = []
-    for value in percent_ticks(up.low, up.high):
-        drawn.append(line(46, up.at(value), 326, up.at(value), "rule"))
-        drawn.append(text(40, up.at(value) + 4, f"{100 * value:.0f}%", "tick", anchor="end"))
-    for value in percent_ticks(along.low, along.high):
-        drawn.append(line(along.at(value), 42, along.at(value), 226, "rule"))
-        drawn.append(text(along.at(value), 242, f"{100 * value:.0f}%", "tick"))
-    drawn.append(text(186, 259, f"{across} →", "label soft"))
-    drawn.append(text(0, 10, f"↑ {upwards}", "label soft", anchor="start"))
-    return drawn
-
-
-def _trace(samples: Sequence[float], along: Axis, up: Axis) -> Html:
-    every = max(1, math.ceil(len(samples) / _MOST_SAMPLES))
-    shown = [
-        (along.at(i), up.at(v)) for i, v in list(enumerate(samples))[::every] if math.isfinite(v)
-    ]
-    return polyline(shown, "trace")
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""What the page says about each hidden attribute, and on which split it was found."""
+"""What a page says about each hidden attribute, and on which split it was found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sensorveil.audit.results import (
     CONTROL,
     INCONCLUSIVE,
     RAW,
+    THREAT_MODELS,
     WORST_FIRST,
     Attack,
     AttributeAudit,
@@ -20,14 +21,15 @@ from sensorveil.audit.results import (
 
 @dataclass(frozen=True)
 class Finding:
-    """One hidden attribute, where it was decided, and what came out.
+    """One hidden attribute, the split that decided, and the verdict.
 
-    `found` has the attackers on that split; it is None where nobody could be classified there
-    (new people, whose sessions are linked instead) or where no split could attack at all.
+    `found` has the attacks on that split; it is None where nobody could be classified there (new
+    people, whose sessions are linked instead) or where no split could be attacked at all.
+    `elsewhere` is what the main split says, where another one decided.
     """
 
     attribute: str
-    part: SplitAudit
+    split: SplitAudit
     verdict: Verdict
     found: AttributeAudit | None
     is_main: bool
@@ -54,48 +56,49 @@ def overall(found: Sequence[Finding]) -> str:
 
 
 def _finding(audit: Audit, name: str) -> Finding:
-    """The worst verdict; of equally bad ones the first that has attackers to show."""
-    tried = [(part, verdict) for part in audit.splits for verdict in part.verdicts(name)]
-    if not tried:
-        why_not = audit.main.left_out.get(name, "it was not attacked")
-        return Finding(name, audit.main, Verdict(INCONCLUSIVE, why_not), None, True)
-    part, verdict = min(
+    """The worst verdict; of equally bad ones the first that has attacks to show."""
+    tried = [(split, verdict) for split in audit.splits for verdict in split.verdicts(name)]
+    split, verdict = min(
         tried,
         key=lambda pair: (
             WORST_FIRST.index(pair[1].status),
             _attacked(pair[0], pair[1], name) is None,
         ),
     )
-    is_main = part is audit.main
-    elsewhere = ""
+    is_main, elsewhere = split is audit.main, ""
     if not is_main:
-        here = [verdict for other, verdict in tried if other is audit.main]
-        elsewhere = audit.main.left_out.get(name, "it was not attacked")
-        if here:
-            elsewhere = f"{here[0].status}, since {here[0].reason}"
-    return Finding(name, part, verdict, _attacked(part, verdict, name), is_main, elsewhere)
+        here = audit.main.verdicts(name)[0]
+        elsewhere = f"{here.status}, since {here.reason}"
+    return Finding(name, split, verdict, _attacked(split, verdict, name), is_main, elsewhere)
 
 
-def _attacked(part: SplitAudit, verdict: Verdict, name: str) -> AttributeAudit | None:
+def _attacked(split: SplitAudit, verdict: Verdict, name: str) -> AttributeAudit | None:
     """The attackers' result behind a verdict, where it is theirs."""
     return next(
-        (a for a in part.attributes if a.attribute == name and a.verdict == verdict),
+        (a for a in split.attributes if a.attribute == name and a.verdict == verdict),
         None,
     )
 
 
-def raw_level(found: AttributeAudit) -> Attack | None:
-    """The best attacker on raw windows: what there was to hide."""
+def raw_attack(found: AttributeAudit) -> Attack | None:
+    """The best attack on raw windows: what there was to hide."""
     raw = [attack for attack in found.attacks if attack.threat_model == RAW]
     return max(raw, key=lambda attack: attack.accuracy.value, default=None)
 
 
-def sharpest(found: AttributeAudit) -> Attack:
-    """The attacker with the highest AUC on the output, who need not be the most accurate one."""
-    known = [attack for attack in real_attacks(found) if attack.auc.value == attack.auc.value]
+def output_attacks(found: AttributeAudit) -> list[Attack]:
+    """The attacks on the output as it is: neither on raw windows nor on a planted leak."""
+    return [attack for attack in found.attacks if attack.threat_model not in (RAW, CONTROL)]
+
+
+def highest_auc(found: AttributeAudit) -> Attack:
+    """The attack with the highest AUC on the output, which need not be the most accurate one."""
+    known = [attack for attack in output_attacks(found) if attack.auc.value == attack.auc.value]
     return max(known, key=lambda attack: attack.auc.value, default=found.worst)
 
 
-def real_attacks(found: AttributeAudit) -> list[Attack]:
-    """The attacks on the output as it is: neither on raw windows nor on a planted leak."""
-    return [attack for attack in found.attacks if attack.threat_model not in (RAW, CONTROL)]
+def all_attacks(found: AttributeAudit) -> list[Attack]:
+    """The attacks and once the control, in the order of the threat models."""
+    attacks = [attack for attack in found.attacks if attack != found.control]
+    order = list(THREAT_MODELS)
+    return sorted([*attacks, found.control], key=lambda a: order.index(a.threat_model))

@@ -1,0 +1,215 @@
+"""The sentences: the verdict, from whom, intervals and controls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import sample
+
+from sensorveil.audit.results import (
+    FULL,
+    HIDDEN,
+    IGNORANT,
+    INCONCLUSIVE,
+    LAZY,
+    NOT_HIDDEN,
+    SEMI,
+    Reidentification,
+    Verdict,
+)
+from sensorveil.measures.estimate import Estimate
+from sensorveil.methods.seal_bound import Bound
+from sensorveil.report import numbers, text
+from sensorveil.report.findings import Finding, findings, output_attacks, overall
+
+
+def finding(found):
+    return Finding(found.attribute, sample.part(found), found.verdict, found, is_main=True)
+
+
+def sentence(found):
+    return text.attribute_sentence(finding(found))
+
+
+LEAKS_IN_SESSIONS = sample.curve((0.0, 0.01, 0.05, 0.2, 0.3), found=True)
+SENTENCES = {
+    "hidden": (
+        sample.attribute("watch_arm", worst=0.589, majority=0.590),
+        "Watch arm is hidden: the strongest attacker, retrained on this very output, is right in"
+        " 58.9% of windows; the majority baseline is right in 59.0%.",
+    ),
+    "not hidden": (
+        sample.gender_found_out(),
+        "Gender is not hidden: the strongest attacker, retrained on this very output, is right in"
+        " 79.2% of windows; the majority baseline is right in 57.0%.",
+    ),
+    "leak that adds up": (
+        sample.attribute(status=NOT_HIDDEN, worst=0.571, sessions=LEAKS_IN_SESSIONS),
+        "Gender is not hidden: an attacker who adds up all windows of one recording is right about"
+        " 88.3% of recordings; the majority baseline is right about 58.3%.",
+    ),
+    "leak of another kind": (
+        sample.attribute(status=NOT_HIDDEN, worst=0.571, reason="linked by the moon."),
+        "Gender is not hidden: linked by the moon.",
+    ),
+    "inconclusive": (
+        sample.gender_void(),
+        "Whether gender is hidden is not known: the attackers did not find even the leak of 10"
+        " points that was planted.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "said"), SENTENCES.values(), ids=SENTENCES)
+def test_the_verdict_in_one_sentence(found, said):
+    assert sentence(found) == said
+
+
+def test_a_leak_that_only_one_attacks_auc_shows_is_said():
+    found = sample.attribute(status=NOT_HIDDEN, worst=0.571, reason="another reason")
+    other = replace(found.attacks[4], auc=Estimate(0.62, 0.6, 0.64, people=24))
+    attacks = (*found.attacks[:4], other, *found.attacks[5:])
+    said = sentence(replace(found, attacks=attacks))
+    assert "better than by chance (AUC 0.620, allowed is 0.55)" in said
+
+
+def test_headline_of_several_puts_the_bad_news_first():
+    found = [
+        finding(sample.attribute("height")),
+        finding(sample.attribute("weight")),
+        finding(sample.gender_found_out()),
+        finding(replace(sample.gender_void(), attribute="age")),
+    ]
+    assert text.headline(found) == (
+        "Gender is not hidden; whether age is hidden is not known; height and weight are hidden."
+    )
+    assert [overall(some) for some in (found, found[:2], [found[0], found[3]], [])] == [
+        NOT_HIDDEN,
+        HIDDEN,
+        INCONCLUSIVE,
+        INCONCLUSIVE,
+    ]
+    assert "nothing to judge" in text.headline([])
+
+
+def test_identity_comes_from_the_split_that_could_attack_it():
+    gender, identity = findings(sample.two_hidden())
+    assert gender.is_main
+    assert not identity.is_main
+    assert identity.split.split == "paper"
+    assert identity.elsewhere == "hidden, since sessions are matched by chance"
+
+
+def test_a_split_that_could_not_be_attacked_is_inconclusive_however_good_another_is():
+    whole = sample.two_hidden()
+    bare = replace(whole.main, identity=None, linkage=(), reidentification=())
+    blind = replace(whole, splits=(bare, *whole.splits[1:]))
+    assert blind.verdict().status == INCONCLUSIVE
+    assert "nobody is both" in blind.verdict().reason
+    assert blind.worst_advantage() != blind.worst_advantage()  # not a number: nothing passes
+
+
+def test_new_people_whose_sessions_are_linked_decide_about_identity():
+    whole = sample.two_hidden()
+    linked = Verdict(NOT_HIDDEN, "a session is matched in 60% of cases")
+    leaky = replace(whole, splits=(replace(whole.main, identity=linked), *whole.splits[1:]))
+    identity = findings(leaky)[1]
+    assert (identity.is_main, identity.status) == (True, NOT_HIDDEN)
+    assert text.attribute_sentence(identity).endswith("is not hidden: " + linked.reason + ".")
+    assert leaky.verdict() == linked
+    assert text.elsewhere(identity, leaky)[0].startswith("On the split paper")
+
+
+def test_what_re_identification_finds_is_not_hidden():
+    whole = sample.audit()
+    again = Reidentification("gender", "ObscureNet", 20, 0.70, 0.01, 0.57)
+    leaky = replace(whole, splits=(replace(whole.main, reidentification=(again,)),))
+    assert "protocol of ObscureNet is right in 70.0%" in findings(leaky)[0].verdict.reason
+    assert leaky.worst_advantage() == pytest.approx(0.13)
+    weak = replace(again, mean=0.58)
+    safe = replace(whole, splits=(replace(whole.main, reidentification=(weak,)),))
+    assert safe.verdict().status == HIDDEN
+
+
+def test_what_no_split_attacked_is_inconclusive():
+    audit = sample.audit(hide=("gender", "weight"), left_out={"weight": "one class only"})
+    weight = findings(audit)[1]
+    assert (
+        text.attribute_sentence(weight) == "Whether weight is hidden is not known: one class only."
+    )
+    assert overall(findings(audit)) == INCONCLUSIVE
+
+
+def test_from_whom_tells_the_threat_models_apart():
+    models = (IGNORANT, LAZY, SEMI, FULL)
+    said = dict(zip(models, text.from_whom(sample.gender_found_out()), strict=False))
+    assert [said[model][0] for model in models] == [HIDDEN, HIDDEN, NOT_HIDDEN, NOT_HIDDEN]
+    assert {status for status, _ in text.from_whom(sample.gender_void())} == {INCONCLUSIVE}
+
+
+def test_a_wide_interval_and_few_people_stand_beside_the_verdict():
+    found = sample.attribute()  # 0.6 points over, with 2 points on either side
+    note = text.interval_note(found)
+    assert "−1.4 to +2.6" in note
+    assert "past the 2 points" in note
+    few = replace(found.worst, advantage=Estimate(0.006, 0.001, 0.011, people=6))
+    note = text.interval_note(replace(found, worst=few))
+    assert "past the 2 points" not in note
+    assert "over 6 people" in note
+    assert "so few people" in note
+
+
+def test_control_names_the_planted_size():
+    note = text.control_note(sample.attribute())
+    assert "planted leak of 10.0 points" in note
+    assert "+9.3 points" in note
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [
+        (0.062, "6.2 points higher on split paper than on subject"),
+        (-0.0312, "3.1 points lower"),
+        (0.0001, "subject and paper agree"),
+        (float("nan"), "could not be measured"),
+    ],
+)
+def test_gap_between_the_splits(gap, said):
+    assert said in text.gap_sentence(replace(sample.audit(), gaps={"gender": gap}), "gender")
+
+
+def test_numbers_that_are_not_known_are_dashes():
+    unknown = Estimate(float("nan"), float("nan"), float("nan"), people=0)
+    for said in (numbers.with_interval, numbers.points_with_interval, numbers.auc):
+        assert said(unknown) == "–"
+
+
+def test_both_aucs_are_said_where_both_are_known():
+    found = sample.attribute("gender", worst=0.589, majority=0.590)
+    assert "over all windows" not in text.worst_note(found)
+    known = tuple(
+        replace(attack, overall_auc=Estimate(0.6 + 0.01 * n, 0.5, 0.7, people=24))
+        for n, attack in enumerate(found.attacks)
+    )
+    found = replace(found, attacks=known)
+    highest = max(attack.overall_auc.value for attack in output_attacks(found))
+    assert (
+        f"which decides; over all windows, with what the kept class itself tells, it is {highest:.3f}"
+        in (text.worst_note(found))
+    )
+
+
+def test_the_bound_says_what_it_assumes_and_when_it_says_nothing():
+    found = sample.attribute()
+    assert text.bound_note(found) is None
+    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986)
+    note = text.bound_note(replace(found, bound=bound))
+    assert "one of 84 codes and noise" in note
+    assert "more than 60.0% of single windows, or learns more than 0.069 of 0.986 bits" in note
+    assert "counted on 500 people" in note
+    # Ten windows: 57% and, of the other 43%, 1 - 0.93^10.
+    assert "Of 10 windows together, no attacker is right in more than 79.2%" in note
+    assert note.count("assumes") == 2
+    nothing = text.bound_note(replace(found, bound=replace(bound, people=6, accuracy=1.0)))
+    assert "6 people are too few" in nothing
