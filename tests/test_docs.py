@@ -12,7 +12,7 @@ import pytest
 
 from sensorveil.audit.results import HIDDEN, read_audit
 from sensorveil.cli.main import main
-from sensorveil.methods.registry import registry
+from sensorveil.methods.registry import list_methods
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -45,7 +45,7 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys):
 
 
 def test_readme_names_every_method():
-    for name in registry:
+    for name in list_methods():
         assert f"| `{name}` |" in README
 
 

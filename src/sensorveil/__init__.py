@@ -1,24 +1,54 @@
-"""sensorveil hides what sensor data says about a person and keeps what an application needs."""
+"""sensorveil hides what sensor data says about a person and keeps what an application needs.
 
-from sensorveil.data import load
-from sensorveil.methods.aae import AAE
-from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
-from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.blinder import Blinder
-from sensorveil.methods.cloak import Cloak
-from sensorveil.methods.csi import CsiGenerator
-from sensorveil.methods.csi_vae import CsiVae
-from sensorveil.methods.downsample import Downsample
-from sensorveil.methods.mass import Mass
-from sensorveil.methods.noise import Noise
-from sensorveil.methods.none import NoObfuscation
-from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
-from sensorveil.methods.privdiffuser import PrivDiffuser
-from sensorveil.methods.registry import registry
-from sensorveil.methods.resample import Resample
-from sensorveil.methods.run import load_run, save_run
-from sensorveil.methods.seal import Seal
+Names are imported when they are first used, so that `import sensorveil` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sensorveil.version import __version__
+
+if TYPE_CHECKING:
+    from sensorveil.data import load
+    from sensorveil.methods.aae import AAE
+    from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
+    from sensorveil.methods.base import Obfuscator
+    from sensorveil.methods.blinder import Blinder
+    from sensorveil.methods.cloak import Cloak
+    from sensorveil.methods.csi import CsiGenerator
+    from sensorveil.methods.csi_vae import CsiVae
+    from sensorveil.methods.downsample import Downsample
+    from sensorveil.methods.mass import Mass
+    from sensorveil.methods.noise import Noise
+    from sensorveil.methods.none import NoObfuscation
+    from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
+    from sensorveil.methods.privdiffuser import PrivDiffuser
+    from sensorveil.methods.registry import list_methods, register_method
+    from sensorveil.methods.resample import Resample
+    from sensorveil.methods.run import load_run, save_run
+    from sensorveil.methods.seal import Seal
+
+_MODULES = {
+    "data": ("load",),
+    "methods.aae": ("AAE",),
+    "methods.autoencoder": ("AttributeCAE", "AttributeCVAE", "AttributeVAE", "GeneralVAE"),
+    "methods.base": ("Obfuscator",),
+    "methods.blinder": ("Blinder",),
+    "methods.cloak": ("Cloak",),
+    "methods.csi": ("CsiGenerator",),
+    "methods.csi_vae": ("CsiVae",),
+    "methods.downsample": ("Downsample",),
+    "methods.mass": ("Mass",),
+    "methods.noise": ("Noise",),
+    "methods.none": ("NoObfuscation",),
+    "methods.obscurenet": ("ObscureNet", "ObscureNetPipeline"),
+    "methods.privdiffuser": ("PrivDiffuser",),
+    "methods.registry": ("list_methods", "register_method"),
+    "methods.resample": ("Resample",),
+    "methods.run": ("load_run", "save_run"),
+    "methods.seal": ("Seal",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AAE",
@@ -41,8 +71,19 @@ __all__ = [
     "Resample",
     "Seal",
     "__version__",
+    "list_methods",
     "load",
     "load_run",
-    "registry",
+    "register_method",
     "save_run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'sensorveil' has no attribute '{name}'")
+    return getattr(import_module(f"sensorveil.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -121,7 +121,7 @@ def test_from_a_shell() -> None:
         text=True,
         check=True,
     )
-    assert set(strict(done.stdout)) == set(sensorveil.registry)
+    assert set(strict(done.stdout)) == set(sensorveil.list_methods())
     assert done.stderr == ""
 
 
@@ -313,7 +313,7 @@ def test_prepare_into_a_folder_with_a_dot(done: Command, motionsense: Path, tmp_
 
 def test_methods(done: Command) -> None:
     told = strict(done("methods", "--json").out)
-    assert set(told) == set(sensorveil.registry)
+    assert set(told) == set(sensorveil.list_methods())
     own = {"readers": 1, "width": 24, "epochs": 12, "batch": 64, "rate": 0.004}
     assert told["resample"]["settings"] == own
     assert told["resample"]["presets"]["paper"]["epochs"] == 20

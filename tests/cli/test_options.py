@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sensorveil.cli.options import check_device, names, numbers, pairs, settings, values
 from sensorveil.cli.screen import Screen, errors
 from sensorveil.errors import Refusal
-from sensorveil.methods.registry import registry
+from sensorveil.methods.registry import list_methods, method
 from sensorveil.progress import track
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz_-0123456789", min_size=1)
@@ -165,10 +165,10 @@ def test_any_text_is_read_or_refused(text: str, name: str) -> None:
         assert all(type(value) is kind for value in found.values())
 
 
-@pytest.mark.parametrize("name", registry)
+@pytest.mark.parametrize("name", list_methods())
 def test_every_setting_of_every_method_can_be_set(name: str) -> None:
     """A method whose settings have a type that the command line cannot read is found here."""
-    made = registry[name]
+    made = method(name)
     for preset in made.presets:
         wanted = made(preset).about()
         texts = [f"{entry}={value}" for entry, value in wanted.items()]

@@ -13,15 +13,15 @@ import torch
 
 from sensorveil.data.catalog import load
 from sensorveil.methods.conformance import _short, example_windows
-from sensorveil.methods.registry import registry
+from sensorveil.methods.registry import list_methods, method
 
 STORED = Path(__file__).with_name("golden.json")
 COMPLEX = ("csi", "csi-vae", "cloak", "privdiffuser", "blinder", "obscurenet", "seal", "noise")
 CASES = [
     *(
         (name, "signal")
-        for name, made in registry.items()
-        if "signal" in made.capabilities.modalities
+        for name in list_methods()
+        if "signal" in method(name).capabilities.modalities
     ),
     *((name, "complex") for name in COMPLEX),
     ("cloak", "image"),
@@ -32,9 +32,7 @@ def of_method(name, modality):
     """A few numbers of a seeded fit and obfuscate: rounded, since sums depend on the machine."""
     windows = example_windows(modality)
     hidden = (
-        _short(registry[name])
-        .fit(windows, keep="activity", hide="gender")
-        .obfuscate(windows, seed=1)
+        _short(method(name)).fit(windows, keep="activity", hide="gender").obfuscate(windows, seed=1)
     )
     signal = hidden.signal
     parts = np.stack([signal.real, signal.imag]) if np.iscomplexobj(signal) else signal[None]
@@ -47,7 +45,7 @@ def of_audit():
     from sensorveil.audit.audit import AuditSettings, audit
 
     split = load("simulated", "recording", people=8)
-    obfuscator = registry["noise"](snr=5.0).fit(split.train, keep="activity", hide="gender")
+    obfuscator = method("noise")(snr=5.0).fit(split.train, keep="activity", hide="gender")
     (part,) = audit([([obfuscator], [split])], AuditSettings.for_two_cores()).parts
     found = {
         one.attribute: {f"{a.level} / {a.family}": a.accuracy.value for a in one.attacks}

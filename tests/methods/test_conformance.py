@@ -9,13 +9,13 @@ from sensorveil.errors import Refusal
 from sensorveil.methods import conformance
 from sensorveil.methods.base import Capabilities
 from sensorveil.methods.none import NoObfuscation
-from sensorveil.methods.registry import registry
+from sensorveil.methods.registry import list_methods, method
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", sorted(registry))
+@pytest.mark.parametrize("name", sorted(list_methods()))
 def test_method_conforms(name, check):
-    check(registry[name], conformance.example_windows())
+    check(method(name), conformance.example_windows())
 
 
 class Leaky(NoObfuscation):

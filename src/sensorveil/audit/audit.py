@@ -46,7 +46,7 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator, Strength
-from sensorveil.methods.registry import registry
+from sensorveil.methods.registry import method
 
 PLAIN = ("none", "noise", "downsample", "resample")
 """The plain methods that stand in every trade-off plot."""
@@ -262,7 +262,7 @@ def _trade_off(
         )
     for name in settings.plain:
         if name != obfuscator.name:
-            plain = registry[name](device=device).fit(fold.split.train, policy.keep, policy.hide)
+            plain = method(name)(device=device).fit(fold.split.train, policy.keep, policy.hide)
             made[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
     tests = {name: hidden for name, (_, hidden) in made.items()}
     reader = AttackDataset(train, tests, budget, 0, device)

@@ -56,7 +56,7 @@ def lira(
 
     What is in or out as a whole is a recording, or one of the `groups`.
     `train` and `score` go together: a classifier by `confidence`, and a generator by `memory`. The
-    classifier may be one that is trained on what any method of the registry made.
+    classifier may be one that is trained on what any method made.
     """
     if shadows < 2:
         raise Refusal(f"{shadows} shadow models cannot show both sides; take 2 or more")

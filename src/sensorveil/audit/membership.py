@@ -3,7 +3,7 @@
 The attack of the CSI paper is the first of Salem and others (ML-Leaks): a shadow model, trained as
 the target was, shows how sure models are of windows that they saw, and of others. It asks nothing
 of the target but its posteriors, so the target may be any classifier: one that was trained on raw
-windows, or (`donors.py`) on those that any method of the registry made of them.
+windows, or (`donors.py`) on those that any method made of them.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ def methods(
     as_json: given.AsJson = False,
 ) -> None:
     """All methods, one on a line; or one method with its presets, settings and strengths."""
-    from sensorveil.methods.registry import method, registry
+    from sensorveil.methods.registry import list_methods, method
 
     screen = Screen(quiet, as_json)
-    shown = {name: method(name)} if name else dict(registry)
+    shown = {one: method(one) for one in ((name,) if name else list_methods())}
     widest = max(len(one) for one in shown)
     for one, made in shown.items():
         line = f"{one:<{widest}}  {made.summary}"
