@@ -170,9 +170,12 @@ def test_every_setting_of_every_method_can_be_set(name: str) -> None:
     """A method whose settings have a type that the command line cannot read is found here."""
     made = method(name)
     for preset in made.presets:
-        wanted = made(preset).about()
-        texts = [f"{entry}={value}" for entry, value in wanted.items()]
-        assert made(**settings(texts, made.Settings, name)).about() == wanted
+        wanted = made(preset).settings.flat()
+        texts = [
+            f"{entry}={'-'.join(map(str, value)) if isinstance(value, tuple) else value}"
+            for entry, value in wanted.items()
+        ]
+        assert made(**settings(texts, made.Settings, name)).settings.flat() == wanted
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods import conformance
 from sensorveil.methods.aae import AAE, held_out
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.registry import _REGISTERED as registry
+from sensorveil.methods.registry import _REGISTERED as registry  # noqa: N811
 from sensorveil.methods.run import load_run, save_run
 from sensorveil.nets.cnn import CNN
 from sensorveil.nets.training import Gather

@@ -12,7 +12,7 @@ from sensorveil.methods import conformance
 from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
 from sensorveil.methods.class_autoencoder import ClassAutoencoder, LabelledWindows
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.registry import _REGISTERED as registry
+from sensorveil.methods.registry import _REGISTERED as registry  # noqa: N811
 
 ALL = (AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE)
 

@@ -17,7 +17,7 @@ from sensorveil.methods import class_autoencoder
 from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
 from sensorveil.methods.class_autoencoder import ClassAutoencoder
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.registry import _REGISTERED as registry
+from sensorveil.methods.registry import _REGISTERED as registry  # noqa: N811
 from sensorveil.methods.run import load_run, save_run
 
 

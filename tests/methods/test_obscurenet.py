@@ -13,7 +13,7 @@ from sensorveil.methods import conformance
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
-from sensorveil.methods.registry import _REGISTERED as registry
+from sensorveil.methods.registry import _REGISTERED as registry  # noqa: N811
 from sensorveil.methods.run import load_run, save_run
 from sensorveil.methods.together import fit_together
 
