@@ -277,7 +277,7 @@ def test_the_card_says_what_people_must_know(run: Path) -> None:
         "# noise",
         "keeps: activity",
         "hides: gender, weight",
-        "watch, split recording, fold 0, part train (protocol 0123456789abcdef)",
+        "watch, split recording, fold 0, subset train (protocol 0123456789abcdef)",
         "96 windows of shape (2, 32) at 50 Hz",
         "seed 7",
         "'snr': 3.0",

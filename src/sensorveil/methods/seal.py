@@ -4,8 +4,9 @@ The output is a function of a discrete code and noise alone. By the data process
 tells no more about any attribute than the code, and what the code tells can be counted on people
 held out of training. With randomised response on the code there is local differential privacy.
 
-There is no paper. The code is in `seal_code`, the generators of windows are in `seal_generators`,
-the counted bound and randomised response in `seal_bound`.
+There is no paper. The code is in `seal_code`, the search for its size in `seal_search`, the
+generators of windows in `seal_generators`, the counted bound and randomised response in
+`seal_bound`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from sensorveil.methods.seal_bound import (
     Bound,
     bound_code,
     epsilon_within_budget,
-    people_folds,
     private_accuracy,
     randomize_codes,
     sequence_codes,
@@ -34,12 +34,10 @@ from sensorveil.methods.seal_bound import (
 from sensorveil.methods.seal_code import (
     Encoder,
     Movement,
-    choose_candidate,
     donor_mask,
     feasible_bins,
     filter_classes,
     rank_groups,
-    try_bins,
 )
 from sensorveil.methods.seal_generators import (
     AUTO,
@@ -50,6 +48,7 @@ from sensorveil.methods.seal_generators import (
     crossfade,
     previous_windows,
 )
+from sensorveil.methods.seal_search import choose_candidate, people_folds, try_bins
 from sensorveil.methods.settings import Settings
 from sensorveil.progress import track
 from sensorveil.train import derived_seed

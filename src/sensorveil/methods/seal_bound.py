@@ -416,64 +416,6 @@ def _vacuous(
     )
 
 
-# An attacker who counts: the plain estimate that the search for a code goes by.
-
-
-def counted_advantage(
-    codes: np.ndarray, labels: np.ndarray, person: np.ndarray, fold: np.ndarray
-) -> float:
-    """Cross-validated advantage over the majority baseline of an attacker who counts codes.
-
-    `fold` numbers the windows that are held out together: the attacker counts codes and classes of
-    all other folds and predicts the likeliest class. Each person counts alike; windows of unknown
-    class do not count.
-
-    >>> person = np.repeat(np.arange(20), 10)
-    >>> round(counted_advantage(person % 2, person % 2, person, people_folds(person)), 9)
-    0.5
-    """
-    known = labels != UNKNOWN
-    fold = fold[known]
-    _, code = np.unique(codes[known], return_inverse=True)
-    _, label = np.unique(labels[known], return_inverse=True)
-    _, who, windows = np.unique(person[known], return_inverse=True, return_counts=True)
-    weight = 1 / (windows[who] * len(windows))
-    share = np.bincount(label, weight)
-    right = 0.0
-    for held in np.unique(fold):
-        other, here = fold != held, fold == held
-        joint = np.zeros((code.max() + 1, len(share)))
-        np.add.at(joint, (code[other], label[other]), weight[other])
-        # Where other folds have more of a class, this one has less: that must not mislead.
-        joint *= share / np.maximum(joint.sum(0), 1e-12)
-        joint += 1e-9 * share  # a code that was never seen: the majority class
-        right += float(weight[here] @ (joint.argmax(1)[code[here]] == label[here]))
-    return right - float(share.max())
-
-
-def people_folds(person: np.ndarray, folds: int = 5, seed: int = 0) -> np.ndarray:
-    """The fold of each window; people are dealt to folds at random.
-
-    >>> people_folds(np.array([7, 7, 9]), 2)
-    array([0, 0, 1])
-    """
-    _, who = np.unique(person, return_inverse=True)
-    return np.random.default_rng(seed).permutation(who.max() + 1)[who] % folds
-
-
-def half_folds(recording: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Whether each window lies in the first (0) or the second half (1) of its recording.
-
-    >>> half_folds(np.array([0, 0, 1, 1]), np.array([0, 10, 50, 90]))
-    array([0, 1, 0, 1])
-    """
-    _, which, sizes = np.unique(recording, return_inverse=True, return_counts=True)
-    order = np.lexsort([start, which])
-    place = np.empty(len(order), int)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return (place >= sizes[which] / 2).astype(int)
-
-
 # Randomised response (Warner 1965): local differential privacy of the code.
 
 

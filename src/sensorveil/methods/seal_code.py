@@ -25,19 +25,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import product
-from typing import Any
 
 import numpy as np
 
-from sensorveil.data.signal_features import frequency_and_energy, power_spectrum, within_correlation
+from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
 from sensorveil.data.windows import Windows
-from sensorveil.errors import Refusal
-from sensorveil.methods.seal_bound import counted_advantage, half_folds, people_folds
-from sensorveil.progress import track
 
 RECORDING, PERSON, NONE = "recording", "person", "none"
 RANK_REFERENCES = (RECORDING, PERSON, NONE)
@@ -48,8 +43,6 @@ EXTREME = 0.05
 """Share at either end of a class, by rhythm and by energy, that is not emitted."""
 MAX_RUNNER_UP = 0.7
 """Largest runner-up ratio of a donor's window."""
-POOL_SHARE = 0.75
-"""In the search: the share of people who are donors; the others are obfuscated."""
 
 _BATCH = 1024
 _MIN_SAMPLES = 8  # shorter windows have no meaningful spectrum
@@ -406,135 +399,6 @@ def feasible_bins(rhythm_bins: int, energy_bins: int, windows: int) -> tuple[int
         else:
             energy_bins -= 1
     return rhythm_bins, energy_bins
-
-
-# The search for the numbers of bins.
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Numbers of bins, with the cost and the benefit of their code.
-
-    Parameters
-    ----------
-    rhythm_bins, energy_bins
-        Numbers of bins.
-    advantages
-        By hidden attribute: what an attacker who counts codes gains on people it did not count.
-    rhythm_kept, energy_kept
-        Correlations within recordings between windows and donors' windows of their code.
-    """
-
-    rhythm_bins: int
-    energy_bins: int
-    advantages: dict[str, float]
-    rhythm_kept: float
-    energy_kept: float
-
-    @property
-    def kept(self) -> float:
-        """The mean of both correlations."""
-        return (self.rhythm_kept + self.energy_kept) / 2
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
-
-def try_bins(
-    windows: Windows,
-    movement: Movement,
-    unseen: Movement,
-    donors: np.ndarray,
-    num_classes: int,
-    hide: Sequence[str],
-    max_bins: tuple[int, int],
-    rng: np.random.Generator,
-) -> list[Candidate]:
-    """A candidate for each of 1, 3, 5, ... bins up to `max_bins`, smaller codes first.
-
-    Parameters
-    ----------
-    windows
-        Training windows.
-    movement, unseen
-        Their movement with the true class, and with that of classifiers that do not know the
-        person. A wearer may be known to the classifier or not: the larger advantage counts.
-    donors
-        The windows that may be donors' (`donor_mask`).
-    num_classes
-        Number of kept classes.
-    hide
-        The hidden attributes.
-    max_bins
-        The largest numbers of bins of rhythm and energy.
-    rng
-        Draws donors.
-    """
-    people = rng.permutation(np.unique(windows.subject))
-    pooled = np.isin(windows.subject, people[: max(1, round(POOL_SHARE * len(people)))])
-    pool, others = np.flatnonzero(pooled & donors), np.flatnonzero(~pooled)
-    sizes = product(range(1, max_bins[0] + 1, 2), range(1, max_bins[1] + 1, 2))
-    found = []
-    for rhythm, energy in track(sorted(sizes, key=lambda one: (one[0] * one[1], one)), "codes"):
-        encoder = Encoder(rhythm, energy).fit(movement.select(donors), num_classes)
-        known_codes, codes = encoder.encode(movement), encoder.encode(unseen)
-        advantages = {
-            name: max(_advantage(one, windows, name) for one in (known_codes, codes))
-            for name in hide
-        }
-        kept = _kept(encoder, movement, codes, pool, others, windows.recording, rng)
-        found.append(Candidate(rhythm, energy, advantages, *kept))
-    return found
-
-
-def choose_candidate(candidates: Sequence[Candidate], max_advantage: float) -> Candidate:
-    """The candidate that keeps most within the limit, the one with fewer bins among equals."""
-    allowed = [one for one in candidates if max(one.advantages.values()) <= max_advantage]
-    if not allowed:
-        least = min(candidates, key=lambda one: max(one.advantages.values()))
-        name = max(least.advantages, key=lambda name: least.advantages[name])
-        raise Refusal(
-            f"no code has an advantage of at most {100 * max_advantage:.1f} points: the safest,"
-            f" {least.rhythm_bins} x {least.energy_bins} bins, has"
-            f" {100 * least.advantages[name]:.1f} for '{name}'; raise max_advantage, or set"
-            " rank_reference=recording"
-        )
-    return max(allowed, key=lambda one: round(one.kept, 3))
-
-
-def _advantage(codes: np.ndarray, windows: Windows, name: str) -> float:
-    """On people not counted, or, where people are the classes, on the other half of each."""
-    people = len(np.unique(windows.subject))
-    if 2 * len(np.unique(windows.codes(name))) <= people:
-        fold = people_folds(windows.subject)
-    else:  # half of each recording, or of a person's clips where each clip is a recording
-        clips = len(np.unique(windows.recording)) == len(windows)
-        fold = half_folds(windows.subject if clips else windows.recording, windows.start)
-    return counted_advantage(codes, windows.codes(name), windows.subject, fold)
-
-
-def _kept(
-    encoder: Encoder,
-    movement: Movement,
-    codes: np.ndarray,
-    pool: np.ndarray,
-    others: np.ndarray,
-    recording: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Correlations of frequency and energy, with donors drawn as the pool draws them."""
-    donor_codes = encoder.donor_codes(movement)[pool]
-    pool = pool[np.argsort(donor_codes, kind="stable")]
-    numbers = np.bincount(donor_codes, minlength=encoder.count)
-    wanted = encoder.nearest(numbers > 0)[codes[others]]
-    first = np.cumsum(numbers) - numbers
-    drawn = pool[first[wanted] + rng.integers(numbers[wanted])]
-    before, after = np.exp(movement.values[others]), np.exp(movement.values[drawn])
-    rhythm, energy = (
-        within_correlation(before[:, which], after[:, which], recording[others]) for which in (0, 1)
-    )
-    return rhythm or 0.0, energy or 0.0
 
 
 def _has_rhythm(windows: Windows) -> bool:
