@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sensorveil.data.catalog import NAMES, dataset, load, load_whole
+from sensorveil.data.catalog import NAMES, available, dataset, describe, load, load_whole
 from sensorveil.data.dataset import GeneratedDataset
 from sensorveil.errors import Refusal
 
 MADE = tuple(name for name in NAMES if name.startswith("simulated"))
 # A user's own table is named by its .toml file and has no card of its own.
 PUBLISHED = tuple(name for name in NAMES if name not in (*MADE, "table"))
-
-
-def test_the_datasets_of_the_papers_are_there() -> None:
-    assert {"motionsense", "mobiact", "wifihar", "widar", "audiomnist", "adience"} <= set(NAMES)
-    assert MADE == ("simulated", "simulated-csi", "simulated-images")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,12 +72,6 @@ def test_options_and_folds_reach_the_data() -> None:
     assert sorted(held) == list(range(9))
 
 
-def test_the_default_split_is_the_protocols() -> None:
-    split = load("simulated-images", people=8)
-    assert split.test.origin is not None
-    assert split.test.origin.split == dataset("simulated-images").protocol().default_split
-
-
 def test_required_attributes_are_known_in_every_window() -> None:
     windows, corpus, rules = load_whole("watch")
     for name, rule in rules.attributes.items():
@@ -100,3 +89,58 @@ def test_one_dataset_does_not_load_the_others() -> None:
     assert "sensorveil.data.watch" in there
     for other in ("sensorveil.data.motionsense", "pandas", "scipy", "PIL", "transformers"):
         assert other not in there
+
+
+def test_watch_by_hand() -> None:
+    about = describe("watch")
+    windows, _, _ = load_whole("watch")
+    assert (about["people"], about["recordings"], about["hours"]) == (10, 140, 1.356)
+    assert (about["sample_rate"], about["window"]) == (50.0, {"length": 128, "stride": 64})
+    assert about["channels"] == ["ax", "ay", "az", "wx", "wy", "wz"]
+    assert about["windows"] == len(windows)
+    exercise = about["attributes"]["exercise"]
+    names = [windows.classes["exercise"][code] for code in windows.labels["exercise"]]
+    assert exercise["windows"] == {name: names.count(name) for name in exercise["windows"]}
+    assert exercise["people"] == dict.fromkeys(exercise["windows"], 10)
+    assert exercise["unknown"] == 0
+    assert "subject" not in about["attributes"]
+
+
+def test_split_sizes_are_those_of_load() -> None:
+    about = describe("simulated", people=9, windows=3)
+    for name, sizes in about["splits"].items():
+        split = load("simulated", name, people=9, windows=3)
+        assert sizes == {
+            "by": name,
+            "train": len(split.train),
+            "validation": len(split.validation),
+            "test": len(split.test),
+        }
+
+
+def test_people_are_counted_by_class() -> None:
+    about = describe("simulated", people=9, windows=2)
+    windows, _, _ = load_whole("simulated", people=9, windows=2)
+    gender = windows.labels["gender"]
+    people = [len(np.unique(windows.subject[gender == code])) for code in (0, 1)]
+    assert list(about["attributes"]["gender"]["people"].values()) == people
+    assert sum(people) == 9
+
+
+def test_a_split_that_cannot_be_made_says_why() -> None:
+    about = describe("simulated", people=3, windows=2)
+    assert about["splits"]["subject"] == {
+        "refused": "3 people are too few to be dealt to 4 folds",
+    }
+    assert about["splits"]["recording"]["test"] > 0
+
+
+def test_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENSORVEIL_DATA", str(tmp_path))
+    assert available("watch")
+    assert available("simulated")
+    assert not available("motionsense")
+    (tmp_path / "motionsense").mkdir()
+    assert not available("motionsense")
+    (tmp_path / "motionsense" / "data_subjects_info.csv").write_text("code\n")
+    assert available("motionsense")

@@ -108,11 +108,6 @@ def test_windows_carry_one_label(
     np.testing.assert_array_equal(windows.signal, np.stack(cut))
 
 
-def test_windows_share_the_store() -> None:
-    corpus = apply_protocol(protocol(), raw(recording("a", 500, act="w")))
-    assert corpus.windows(128, 10).store is corpus.store
-
-
 def test_too_short_recordings_say_how_long_they_are() -> None:
     corpus = apply_protocol(protocol(), raw(recording("a", 5, act="w"), recording("b", 7, act="w")))
     with pytest.raises(Refusal, match=r"\(8 samples; the longest has 7\)"):
@@ -213,39 +208,11 @@ def test_resampling_leaves_a_level_alone() -> None:
     np.testing.assert_allclose(one(level, protocol(sample_rate=20), 50).store, 9.81, rtol=1e-6)
 
 
-def test_an_equal_rate_changes_nothing() -> None:
-    signal = np.random.default_rng(0).normal(size=(2, 77)).astype(np.float32)
-    np.testing.assert_array_equal(one(signal, protocol(sample_rate=50), 50).store, signal)
-
-
-@pytest.mark.parametrize(("rate", "wanted"), [(100, 50), (20, 50), (30, 50)])
-def test_labels_follow_the_rate(rate: float, wanted: float) -> None:
-    """The label at each new sample is that of the old sample nearest in time."""
-    count = int(rate * 4)
-    label = np.where(np.arange(count) // int(rate) % 2, "r", "w")
-    corpus = one(np.zeros((1, count)), protocol(sample_rate=wanted), rate, labels={"act": label})
-    codes = corpus.labels["act"]
-    assert len(codes) == corpus.store.shape[-1]
-    for place, code in enumerate(codes):
-        away = np.abs(np.arange(count) / rate - place / wanted)
-        near = {label[i] for i in np.flatnonzero(away < away.min() + 1e-9)}
-        assert ("w", "r")[code] in near
-
-
 def uneven(seconds: float, rate: float) -> np.ndarray:
     """Times that jitter around an even rate and start late."""
     count = round(rate * seconds)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, count)
     return 100 + (np.arange(count) + jitter) / rate
-
-
-def test_uneven_times_are_evened() -> None:
-    time = uneven(20, 100)
-    signal = 3 + np.sin(2 * np.pi * 1.5 * (time - time[0]))[None]
-    store = one(signal, protocol(sample_rate=50), 100, time=time).store
-    expected = 3 + np.sin(2 * np.pi * 1.5 * np.arange(store.shape[-1]) / 50)
-    assert abs(store.shape[-1] - 1000) <= 2
-    np.testing.assert_allclose(store[0, 50:-50], expected[50:-50], atol=0.02)
 
 
 def test_labels_of_uneven_times_are_those_of_the_nearest_sample() -> None:
@@ -297,30 +264,6 @@ def test_pad_makes_one_window_of_each(samples: int) -> None:
 # Classes
 
 
-@pytest.mark.parametrize(
-    ("ends", "weight", "code"),
-    [
-        ("up_to", 69.9, 0),
-        ("up_to", 70, 0),
-        ("up_to", 70.1, 1),
-        ("up_to", 90.0, 1),
-        ("up_to", 90.5, 2),
-        ("below", 69.9, 0),
-        ("below", 70, 1),
-        ("below", 89.99, 1),
-        ("below", 90, 2),
-        ("up_to", None, UNKNOWN),
-        ("up_to", float("nan"), UNKNOWN),
-        ("below", "", UNKNOWN),
-        ("up_to", "80", 1),
-    ],
-)
-def test_bins_at_their_edges(ends: str, weight: Any, code: int) -> None:
-    rules = protocol(attributes={"weight": {"classes": ["a", "b", "c"], ends: [70, 90]}})
-    corpus = one(np.zeros((1, 9)), rules, labels={"weight": weight})
-    assert corpus.labels["weight"].tolist() == [code] * 9
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     weights=st.lists(st.floats(-10, 10).map(lambda x: round(x, 1)), min_size=2, max_size=9),
@@ -347,14 +290,6 @@ def test_labels_are_translated_or_unknown() -> None:
     corpus = one(np.zeros((1, 6)), protocol(), labels={"act": label})
     assert corpus.labels["act"].tolist() == [0, 1, 0, UNKNOWN, UNKNOWN, 1]
     assert one(np.zeros((1, 6)), protocol(), labels={}).labels["act"].tolist() == [UNKNOWN] * 6
-
-
-def test_an_attribute_may_read_another_label() -> None:
-    rules = protocol(
-        attributes={"sex": {"label": "code", "classes": ["f", "m"], "values": {"0": "f"}}}
-    )
-    assert one(np.zeros((1, 2)), rules, labels={"code": 0}).labels["sex"].tolist() == [0, 0]
-    assert one(np.zeros((1, 2)), rules, labels={"code": "m"}).labels["sex"].tolist() == [1, 1]
 
 
 # The prepared form
@@ -390,21 +325,6 @@ def test_the_prepared_form_comes_back_bit_for_bit(tmp_path: Path, kind: str) -> 
     for name in ("recordings", "classes", "facts", "sample_rate", "channels"):
         assert getattr(again, name) == getattr(corpus, name)
     np.testing.assert_array_equal(again.windows(8, 1).signal, corpus.windows(8, 1).signal)
-
-
-def test_another_protocol_gives_none(tmp_path: Path) -> None:
-    prepared("real").save(tmp_path / "p.safetensors", "digest")
-    assert Corpus.read(tmp_path / "p.safetensors", "other") is None
-
-
-def test_damaged_prepared_files_are_refused(tmp_path: Path) -> None:
-    place = tmp_path / "p.safetensors"
-    prepared("real").save(place, "digest")
-    whole = place.read_bytes()
-    for damaged in (whole[:-1], whole[: len(whole) // 2], whole[:5], b"", b"\x80\x04." + whole):
-        place.write_bytes(damaged)
-        with pytest.raises(Refusal, match=r"p\.safetensors is damaged .* prepare it again"):
-            Corpus.read(place, "digest")
 
 
 @pytest.mark.parametrize("missing", ["store.real", "first", "about"])

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from sensorveil.data.dataset import PREPARED, Dataset, GeneratedDataset, data_home
+from sensorveil.data.dataset import PREPARED, Dataset, GeneratedDataset
 from sensorveil.data.io import validated
 from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -87,18 +87,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_the_data_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SENSORVEIL_DATA", "~/sets")
-    assert data_home() == tmp_path / "sets"
-    for unset in ("", None):
-        if unset is None:
-            monkeypatch.delenv("SENSORVEIL_DATA")
-        else:
-            monkeypatch.setenv("SENSORVEIL_DATA", unset)
-        assert data_home() == tmp_path / ".local" / "share" / "sensorveil"
-
-
 def test_the_users_word_goes_before_the_data_home(home: Path, tmp_path: Path) -> None:
     laid(home / "mine", 1)
     elsewhere = laid(tmp_path / "elsewhere", 2)
@@ -156,8 +144,3 @@ def test_made_data_takes_options_and_no_files(home: Path, tmp_path: Path) -> Non
     assert level(Made(value=3)) == 3
     with pytest.raises(Refusal, match="mine is made by a program and has no files"):
         Made(value=3).corpus(tmp_path)
-
-
-def test_the_name_of_the_prepared_form() -> None:
-    """Prepared files lie on users' disks under this name."""
-    assert PREPARED == "prepared.safetensors"

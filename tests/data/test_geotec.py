@@ -165,18 +165,6 @@ def test_refuses_missing_people_and_other_names(official, tmp_path):
         GeoTec().read(archive)
 
 
-def test_refuses_a_compact_table_that_is_not_whole(tmp_path):
-    _write_compact(tmp_path)
-    place = tmp_path / "geotec_har.parquet"
-    whole = place.read_bytes()
-    pd.read_parquet(place).iloc[:-1].to_parquet(place)
-    with pytest.raises(Refusal, match=r"has 8399 rows, recordings\.csv says 8400"):
-        GeoTec().read(tmp_path)
-    place.write_bytes(whole[:1000])
-    with pytest.raises(Refusal, match="not a whole Parquet file"):
-        GeoTec().read(tmp_path)
-
-
 @pytest.mark.data
 def test_real_recordings(real_data):
     raw = GeoTec().read(real_data / "geotec")
@@ -192,24 +180,3 @@ def test_real_recordings(real_data):
         steps[item.labels["device"]].append(float(item.time[1]))
     assert 1 / np.array(steps["smartphone"]) == pytest.approx(102.44, rel=1e-3)
     assert 1 / np.array(steps["smartwatch"]) == pytest.approx(104.28, rel=1e-3)
-
-
-@pytest.mark.data
-def test_real_windows(real_data):
-    split = load("geotec", source=real_data / "geotec")
-    everyone = np.concatenate([split.train.subject, split.test.subject])
-    assert len(np.unique(everyone)) == len(np.unique(split.test.subject)) == 23
-    assert 0.25 < len(split.test) / len(everyone) < 0.35
-    executions = []
-    for part in (split.fitting, split.validation, split.test):
-        executions += {part.recordings[i].rsplit("-", 1)[0] for i in part.recording}
-        assert np.bincount(part.labels["activity"], minlength=5).min() > 50
-    assert len(executions) == len(set(executions)) == 223
-
-
-@pytest.mark.data
-def test_real_strangers_of_both_genders(real_data):
-    for fold in range(5):
-        split = load("geotec", "subject", fold=fold, source=real_data / "geotec")
-        assert not set(split.train.subject) & set(split.test.subject)
-        assert set(np.unique(split.test.labels["gender"])) == {0, 1}

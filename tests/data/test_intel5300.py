@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import intel5300_writer as writer
 import numpy as np
 import pytest
@@ -95,11 +93,6 @@ def test_what_is_no_log_is_refused(change, reason: str) -> None:
     with pytest.raises(Refusal, match=reason) as refusal:
         read_log(change(whole), "bad.dat")
     assert "bad.dat" in str(refusal.value)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"gone\.dat cannot be read"):
-        read_log(tmp_path / "gone.dat")
 
 
 def test_channels_first_has_receivers_outside_and_subcarriers_inside() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sensorveil.data.io import numbers, read_csv, read_parquet, require_columns
+from sensorveil.data.io import numbers, read_csv, read_parquet
 from sensorveil.errors import Refusal
 
 
@@ -59,11 +59,6 @@ def test_missing_files(tmp_path: Path) -> None:
     assert refusal(lambda: read_parquet(place)) == f"{place} is missing"
 
 
-def test_options_reach_the_reader() -> None:
-    table = read_csv(io.BytesIO(b"a;b\n01;2\n"), ["a", "b"], "a.csv", sep=";", dtype={"a": str})
-    assert table["a"].tolist() == ["01"]
-
-
 def test_parquet(tmp_path: Path) -> None:
     place = tmp_path / "a.parquet"
     pd.DataFrame({"x": [1.5, 2.5], "who": ["a", "b"]}).to_parquet(place)
@@ -73,13 +68,6 @@ def test_parquet(tmp_path: Path) -> None:
     for wrong in (whole[: len(whole) // 2], b"PAR1", b"", b"x,y\n1,2\n"):
         place.write_bytes(wrong)
         assert f"{place} is not a whole Parquet file" in refusal(lambda: read_parquet(place))
-
-
-def test_all_missing_columns_are_named() -> None:
-    table = pd.DataFrame({"a": [1], 2: [3]})
-    assert "lacks the column b, c; it has a, 2" in refusal(
-        lambda: require_columns(table, ["a", "b", "c"], "t")
-    )
 
 
 def test_numbers_and_the_first_that_is_none() -> None:

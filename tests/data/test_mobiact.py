@@ -12,7 +12,6 @@ from sensorveil.data.catalog import load
 from sensorveil.data.corpus import apply_protocol
 from sensorveil.data.mobiact import MobiAct, _people
 from sensorveil.data.protocol import packaged_protocol
-from sensorveil.data.splits import split_windows
 from sensorveil.errors import Refusal
 
 HEADING = "timestamp,rel_time,acc_x,acc_y,acc_z,gyro_x,gyro_y,gyro_z,azimuth,pitch,roll,label"
@@ -96,13 +95,6 @@ def test_readme_in_its_encodings(tmp_path: Path, encoding: str) -> None:
     }
 
 
-def test_readme_beside_the_annotated_folder(tmp_path: Path) -> None:
-    annotated(tmp_path, 1, "WAL", ["WAL"] * 4)
-    (tmp_path / "Readme.txt").write_text(README)
-    (item,) = MobiAct().read(tmp_path / "Annotated Data").items
-    assert item.labels["weight"] == 91  # 85 in the table of the papers
-
-
 def test_people_of_the_papers_give_the_papers_groups() -> None:
     people = _people([])
     protocol = packaged_protocol("mobiact")
@@ -138,13 +130,6 @@ def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
     corpus = apply_protocol(packaged_protocol("mobiact"), MobiAct().read(tmp_path))
     seconds = (inside[-1] - inside[0]) / 1e9
     assert corpus.samples[0] == pytest.approx(seconds * 200, abs=1)
-
-
-def test_raw_sensors_in_folders_of_their_own(tmp_path: Path) -> None:
-    times = np.arange(20) * 10_000_000
-    raw(tmp_path, "acc", times, np.ones((20, 3)), folder="ACC")
-    raw(tmp_path, "gyro", times, np.ones((20, 3)), folder="GYRO")
-    assert len(MobiAct().read(tmp_path).items) == 1
 
 
 def test_annotated_comes_before_raw(tmp_path: Path) -> None:
@@ -189,19 +174,6 @@ def test_protocol_of_the_papers(papers_folder: Path) -> None:
         for person, gender in zip(split.train.subject, split.train.labels["gender"], strict=True)
     }
     assert Counter(gender for _, gender in genders) == {0: 16, 1: 20}
-
-
-def test_splits_keep_people_and_recordings_apart(papers_folder: Path) -> None:
-    corpus, rules = MobiAct().corpus(papers_folder), packaged_protocol("mobiact")
-    windows = corpus.windows(rules.window.length, rules.window.stride, ("activity",))
-    for fold in range(6):
-        split = split_windows(windows, corpus, rules, "subject", fold)
-        assert set(split.train.subject).isdisjoint(split.test.subject)
-        assert len(set(split.test.subject)) == 6
-        assert set(split.test.labels["gender"]) == {0, 1}
-    recording = split_windows(windows, corpus, rules, "recording")
-    assert len(set(recording.test.recording)) == 36
-    assert set(recording.train.recording).isdisjoint(recording.test.recording)
 
 
 def refusal(source: Path) -> str:

@@ -106,17 +106,6 @@ def test_every_layout_gives_the_same(layout: str, request: pytest.FixtureRequest
     check_known(MotionSense().read(request.getfixturevalue(layout)))
 
 
-def test_the_zip_itself_may_be_named(packed: Path) -> None:
-    check_known(MotionSense().read(packed / ZIP))
-
-
-def test_csv_files_with_a_mark(unpacked: Path) -> None:
-    for place in unpacked.rglob("*.csv"):
-        content = place.read_bytes().removeprefix(b"\xef\xbb\xbf")
-        place.write_bytes(b"\xef\xbb\xbf" + content)
-    check_known(MotionSense().read(unpacked))
-
-
 def test_windows_by_the_protocol(packed: Path) -> None:
     corpus = apply_protocol(MotionSense().protocol(), MotionSense().read(packed))
     assert corpus.recordings == ("01-dws-1", "01-wlk-7", "03-wlk-15")  # sitting is left out
@@ -131,12 +120,6 @@ def test_windows_by_the_protocol(packed: Path) -> None:
     assert windows.labels["weight"].tolist() == [2] * 6 + [0] * 3
     assert windows.labels["age"].tolist() == [2] * 6 + [1] * 3
     assert windows.labels["height"].tolist() == [2] * 6 + [0] * 3
-
-
-def test_the_bins_of_the_papers() -> None:
-    rules = MotionSense().protocol().attributes
-    ends = {name: rule.up_to for name, rule in rules.items() if rule.up_to}
-    assert ends == {"weight": (70, 90), "age": (25, 30), "height": (170, 180)}
 
 
 def refusal(source: Path) -> str:
@@ -157,49 +140,7 @@ def test_a_truncated_zip(packed: Path, part: float) -> None:
     assert "download it again" in message
 
 
-def test_a_zip_with_a_damaged_middle(packed: Path) -> None:
-    """Its table of contents is whole, but one file inside is not."""
-    content = bytearray((packed / ZIP).read_bytes())
-    content[2000:2100] = bytes(100)
-    (packed / ZIP).write_bytes(content)
-    message = refusal(packed)
-    assert ZIP in message or "sub_" in message
-
-
 WALK = place_of("wlk", 7, 1)
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "sub_1.csv is empty"),
-        (HEADER.encode() + b"\n", "sub_1.csv has no rows"),
-        (csv("wlk", 7, 1).encode("utf-16"), "sub_1.csv is not UTF-8 text"),
-        ("größe,x\n1,2\n".encode("latin-1"), "sub_1.csv is not UTF-8 text"),
-        (csv("wlk", 7, 1).replace("gravity.y", "g.y").encode(), "lacks the column gravity.y"),
-        (csv("wlk", 7, 1)[:-40].encode(), "wlk-7"),
-        (csv("wlk", 7, 1).replace("\n9,", "\nx,1,2,3,4,five,", 1).encode(), "sub_1.csv"),
-        (b"\x80\x04\x95" * 50, "sub_1.csv is not UTF-8 text"),
-    ],
-)
-@pytest.mark.parametrize("layout", ["unpacked", "packed"])
-def test_wrong_tables(
-    layout: str, content: bytes, expected: str, request: pytest.FixtureRequest
-) -> None:
-    folder = request.getfixturevalue(layout)
-    if layout == "unpacked":
-        (folder / WALK).write_bytes(content)
-    else:
-        with zipfile.ZipFile(folder / ZIP, "w") as archive:
-            archive.writestr(WALK, content)
-    assert expected in refusal(folder)
-
-
-def test_not_a_number_shows_its_place(unpacked: Path) -> None:
-    table = pd.read_csv(unpacked / WALK, index_col=0).astype(object)
-    table.loc[4, "gravity.y"] = "fast"
-    table.to_csv(unpacked / WALK)
-    assert "row 5, gravity.y: 'fast' is no number" in refusal(unpacked)
 
 
 @pytest.mark.parametrize(
@@ -232,11 +173,6 @@ def test_what_is_not_known_of_a_person(unpacked: Path, name: str) -> None:
     assert codes.tolist() == [-1] * 6 + [0] * 3
 
 
-def test_a_folder_without_recordings(tmp_path: Path) -> None:
-    (tmp_path / "data_subjects_info.csv").write_text(PEOPLE)
-    assert "no recording was found" in refusal(tmp_path)
-
-
 def test_wrong_compact_tables(compact: Path) -> None:
     index = (compact / "recordings.csv").read_text()
     (compact / "recordings.csv").write_text(index.replace("1,dws,1,150", "1,dws,1,151"))
@@ -249,19 +185,6 @@ def test_wrong_compact_tables(compact: Path) -> None:
     assert "motionsense_motion.parquet is not a whole Parquet file" in refusal(compact)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("weight_kg", "mass"), ("48,161", "light,161"), ("3,48,161,28,0", "1,48,161,28,0")],
-    ids=["column missing", "no number", "person twice"],
-)
-def test_wrong_compact_tables_of_people(compact: Path, old: str, new: str) -> None:
-    place = compact / "subjects.csv"
-    people = place.read_text()
-    assert old in people
-    place.write_text(people.replace(old, new))
-    assert "subjects.csv" in refusal(compact)
-
-
 @pytest.mark.data
 def test_official_sample_equals_the_compact_form(real_data: Path) -> None:
     folder = real_data / "motionsense"
@@ -272,22 +195,6 @@ def test_official_sample_equals_the_compact_form(real_data: Path) -> None:
         other = official[item.name]
         assert item.labels == other.labels
         np.testing.assert_allclose(other.signal, item.signal, atol=1e-6)
-
-
-@pytest.mark.data
-def test_official_sample_unpacked(real_data: Path, tmp_path: Path) -> None:
-    folder = real_data / "motionsense" / "official_sample"
-    with zipfile.ZipFile(folder / ZIP) as archive:
-        for name in archive.namelist():
-            if "jog_9/" in name or "dws_1/" in name:
-                archive.extract(name, tmp_path)
-    people = (folder / "data_subjects_info.csv").read_bytes()
-    (tmp_path / "data_subjects_info.csv").write_bytes(people)
-    packed = {i.name: i for i in MotionSense().read(folder).items}
-    unpacked = MotionSense().read(tmp_path).items
-    assert [i.name for i in unpacked] == ["01-dws-1", "01-jog-9", "03-dws-1", "03-jog-9"]
-    for item in unpacked:
-        np.testing.assert_array_equal(item.signal, packed[item.name].signal)
 
 
 @pytest.mark.data
@@ -318,16 +225,3 @@ def test_the_papers_counts_in_little_memory(
     assert len(np.unique(split.train.subject)) == len(np.unique(split.test.subject)) == 24
     assert peak < 1e9
     assert split.train.store.nbytes < 10e6
-
-
-@pytest.mark.data
-def test_bins_on_the_real_people(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SENSORVEIL_DATA", str(real_data))
-    split = load("motionsense", "subject")
-    people = pd.read_csv(real_data / "motionsense" / "subjects.csv").set_index("subject")
-    for windows in (split.train, split.test):
-        for person in np.unique(windows.subject):
-            code = int(windows.classes["subject"][person])
-            some = windows.labels["weight"][windows.subject == person]
-            kilos = people.loc[code, "weight_kg"]
-            assert set(some.tolist()) == {0 if kilos <= 70 else 1 if kilos <= 90 else 2}

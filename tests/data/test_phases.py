@@ -35,12 +35,6 @@ def test_the_cards_own_part_goes_and_all_else_stays(seed: int) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
-def test_doing_it_twice_changes_nothing_more() -> None:
-    once = aligned(packets(5, 1), ANTENNAS)
-    np.testing.assert_allclose(aligned(once, ANTENNAS), once, atol=1e-9)
-    np.testing.assert_allclose(np.angle(once.sum(0)), 0, atol=1e-9)
-
-
 def test_packets_without_power_and_single_precision() -> None:
     signal = packets(3, 2).astype(np.complex64)
     signal[:, 1] = 0

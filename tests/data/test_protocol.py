@@ -246,11 +246,6 @@ def test_packaged_protocols_are_complete(dataset: str) -> None:
         assert (split.by == "label") == bool(split.label and split.test_values)
 
 
-def test_packaged_digests_differ() -> None:
-    digests = [packaged_protocol(dataset).digest for dataset in PACKAGED]
-    assert len(set(digests)) == len(digests)
-
-
 def test_a_packaged_file_may_extend_another() -> None:
     one, other = packaged_protocol("csi5300"), packaged_protocol("csi5300-magnitude")
     differing = {n for n in Protocol.model_fields if getattr(one, n) != getattr(other, n)}

@@ -31,10 +31,6 @@ def test_images_and_complex_signals_pass() -> None:
         made(recording(signal=np.zeros((2, 8, 6)), labels={"act": np.zeros(8)}))
 
 
-def test_labels_of_the_whole_or_of_each_sample() -> None:
-    made(recording(labels={"act": "walk", "who": None, "weight": 70.5, "turn": np.arange(10)}))
-
-
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
@@ -71,9 +67,3 @@ def test_names_are_unique_and_something_is_there() -> None:
         made(recording(), recording("b"), recording())
     with pytest.raises(Refusal, match="no recording was found"):
         made()
-
-
-def test_one_line_each() -> None:
-    with pytest.raises(Refusal) as caught:
-        made(recording("two\nlines", 0))
-    assert "\n" not in str(caught.value)

@@ -8,8 +8,6 @@ import pytest
 from sensorveil.data.signal_features import (
     acceleration_channels,
     dominant_frequency,
-    energy,
-    frequency_and_energy,
     power_spectrum,
     spectrum_distance,
     step_counts,
@@ -56,25 +54,6 @@ def test_the_spectrum_has_all_the_power() -> None:
     power = power_spectrum(signal).mean(0)[:, 2:-1]
     np.testing.assert_allclose(power[0], power[0].mean(), rtol=0.1)
     assert power[1].mean() / power[0].mean() == pytest.approx(9, rel=0.05)
-
-
-def test_energy() -> None:
-    signal = np.concatenate([3 * waves(np.array([25 / 8])), 5 + 0 * TIME[None, None]], axis=1)
-    assert energy(signal)[0] == pytest.approx(4.5, rel=1e-6)  # 8 cycles exactly: amplitude^2 / 2
-
-
-def test_windows_alone_and_together_measure_the_same_to_the_bit() -> None:
-    signal = np.random.default_rng(2).normal(size=(40, 3, LENGTH)).astype(np.float32)
-    signal[7] = 4  # without any power
-    both = frequency_and_energy(signal, RATE)
-    np.testing.assert_array_equal(
-        both[0], dominant_frequency(power_spectrum(signal), RATE, LENGTH), strict=True
-    )
-    np.testing.assert_array_equal(both[1], energy(signal), strict=True)
-    np.testing.assert_array_equal(energy(signal), signal.var(-1, dtype=np.float64).sum(1))
-    alone = [frequency_and_energy(one[None], RATE) for one in signal]
-    np.testing.assert_array_equal(np.concatenate(alone, axis=1), both)
-    assert both[0][7] == both[1][7] == 0
 
 
 def test_distance_between_spectra() -> None:

@@ -131,17 +131,6 @@ def test_folds_hold_every_person_once(people: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_folds_are_even_within_a_class(seed: int) -> None:
-    rules = protocol(subject={"by": "subject", "folds": 4, "within": ["gender"], "seed": seed})
-    men = []
-    for fold in range(4):
-        test = divided("subject", fold, rules, people=13, trials=1).test
-        men.append(len({int(p) for p in test.subject if p % 3 == 0}))
-    assert sum(men) == 5
-    assert max(men) - min(men) <= 1
-
-
 def part(split: Split, side: str, **labels: int) -> int:
     """Recordings on one side whose windows have these classes."""
     windows: Windows = getattr(split, side)
@@ -217,11 +206,6 @@ def test_origins_say_where_windows_come_from() -> None:
     for name in ("train", "test", "fitting", "validation"):
         assert getattr(split, name).origin == Origin("mine", "subject", 2, rules.digest, name)
     assert divided(None).test.origin.split == "paper"  # type: ignore[arg-type, union-attr]
-
-
-def test_parts_share_the_recordings() -> None:
-    split = divided("recording")
-    assert split.train.store is split.test.store is split.validation.store
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_both_ways_to_load_and_the_default_splits(tmp_path: Path) -> None:
         load(str(path), "subject", fold=4)
 
 
-@pytest.mark.parametrize("people", range(3, 9))
+@pytest.mark.parametrize("people", [3, 8])
 def test_any_three_people_can_be_split(tmp_path: Path, people: int) -> None:
     path = written(tmp_path, walks(people=people, sessions=1))
     tested = []
@@ -137,14 +137,6 @@ def test_digest_follows_the_toml(tmp_path: Path) -> None:
     # Even times change no window, but the TOML is another one.
     again.locate(written(tmp_path, toml="time = 't'\n" + TOML))
     assert again.protocol().digest not in digests
-
-
-def test_same_instance_reads_another_table(tmp_path: Path) -> None:
-    made = Table()
-    first = made.corpus(written(tmp_path))
-    second = made.corpus(written(tmp_path, walks(people=2)))
-    assert len(first.recordings) == 12
-    assert len(second.recordings) == 6
 
 
 @settings(
@@ -418,17 +410,6 @@ def test_mistakes_in_the_table_of_people(tmp_path: Path) -> None:
     ]:
         (tmp_path / "people.csv").write_text(content)
         assert expected in refusal(path)
-
-
-def test_files_that_are_no_tables(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    (tmp_path / "walks.csv").write_bytes("person,größe\n".encode("latin-1"))
-    assert "walks.csv is not UTF-8" in refusal(path)
-    (tmp_path / "walks.csv").write_bytes(b"")
-    assert "walks.csv is empty" in refusal(path)
-    (tmp_path / "walks.parquet").write_bytes(b"PAR1")
-    path.write_text(TOML.replace("walks.csv", "walks.parquet"))
-    assert "walks.parquet is not a whole Parquet file" in refusal(path)
 
 
 def test_places_that_are_no_toml(tmp_path: Path) -> None:

@@ -142,8 +142,3 @@ def test_weights_come_from_people_csv(ten_people: Path) -> None:
                 load("wifihar", source=ten_people)
     finally:
         table.unlink()
-
-
-def test_recordings_stay_whole_in_the_recording_split(ten_people: Path) -> None:
-    split = load("wifihar", "recording", source=ten_people)
-    assert not set(split.train.recording) & set(split.test.recording)
