@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import written_file
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
     from matplotlib.axes import Axes
 
 UNKNOWN = -1
@@ -27,10 +27,8 @@ class Origin:
 
     Parameters
     ----------
-    dataset, split : str
-        The names of the dataset and of the split.
-    fold : int
-        Which fold of people is the test.
+    dataset, split, fold
+        The dataset, the split, and which fold of people is the test.
     protocol : str
         The digest of the protocol.
     subset : {"train", "test", "fitting", "validation"}
@@ -353,10 +351,9 @@ class Windows:
         )
 
     def plot(self, index: int = 0, ax: Axes | None = None) -> Axes:
-        """Draws one window: its channels over time, or an image.
+        """Draws one window: its channels over time (magnitudes if complex), or an image.
 
-        More than twelve channels are drawn as a map of channels and time; of complex samples the
-        magnitude is drawn.
+        More than twelve channels are drawn as a map of channels and time.
 
         Parameters
         ----------
@@ -468,12 +465,15 @@ class DeviceWindows:
 
     Examples
     --------
+    >>> import torch
     >>> windows = Windows.from_signal(np.arange(12.0).reshape(2, 1, 6))
     >>> windows.on("cpu")[torch.tensor([1])]
     tensor([[[ 6.,  7.,  8.,  9., 10., 11.]]])
     """
 
     def __init__(self, windows: Windows, device: str | torch.device) -> None:
+        import torch  # not above: listing or loading data does not need it
+
         store = torch.from_numpy(windows.store).to(device)
         if windows.scaling is not None:
             mean = torch.from_numpy(windows.scaling.mean).to(device)
