@@ -1,1 +1,1 @@
-"""Diffusion models: noise schedule, samplers, guidance, denoisers, autoencoders, training."""
+"""Diffusion models in plain PyTorch: no dataset and no policy is known here."""

@@ -1,7 +1,7 @@
 """Variational autoencoders: windows to a few latents and back (CLOAK, sections IV-A and V-C).
 
-Three of them, behind one class: dense layers (the paper's for signals), convolutions on a grid of
-latents (the paper's for grey images, section V-A5), and a small one of convolutions, which is ours.
+Three builders of one class: dense layers (the paper's for signals), convolutions on a grid of
+latents (the paper's for images), and small convolutions beside a linear map, which is ours.
 """
 
 from __future__ import annotations
@@ -14,32 +14,39 @@ from typing import cast
 import torch
 from torch import nn
 
+from sensorveil.data.windows import batches
+from sensorveil.diffusion.training import Gather
 from sensorveil.errors import Refusal
-from sensorveil.train import Checkpoint, Gather, TrainConfig, seeded, train_network
+from sensorveil.train import Checkpoint, TrainConfig, seeded, train_network
 
-_PIECE = 2048
-_DRAWN = 8192
-"""Windows that principal components are taken from, at most."""
-_PLACES = 64
-"""The most places that dense layers lead to and from."""
-_BEYOND = 10
-"""Components that are sketched beyond those asked for, so that the last of these are exact too."""
-_SURE = -6.0
-"""The log-variance at the start where latents are good from the start."""
+_MAX_PCA_WINDOWS = 8192
+_MAX_PLACES = 64
+"""The most places between the convolutions and the dense layers."""
+_OVERSAMPLING = 10
+"""Extra components of the sketch, so that the last wanted ones are exact too."""
+_SMALL_LOG_VARIANCE = -6.0
+"""Where the log-variance starts if the latents are good from the start."""
 
 
 class Autoencoder(nn.Module):
-    """An encoder to mean and log-variance of the latents, equation (4), and a decoder.
+    """An encoder to mean and log-variance of the latents, equation (4) of CLOAK, and a decoder.
 
-    Once trained, `measure` learns the mean of each channel of the latents and one deviation for
-    all, and from then on `latents` and `windows` speak of latents in these units: diffusion levels
-    are made for data of variance 1, and a KL divergence of weight 1e-6 leaves latents at any. With
-    one deviation, latents that matter little stay small, and the generator is not asked for more
-    of them than what comes out needs.
+    After training, `latents` and `windows` have latents in standard units: noise schedules are made
+    for data of variance 1, and a KL divergence of weight 1e-6 leaves them at any. Each channel has
+    a mean of its own and all have one deviation, so that latents that matter little stay small.
+
+    Parameters
+    ----------
+    body, mean, log_variance
+        The encoder: layers that both heads share, and the heads.
+    decoder
+        Latents to windows.
+    latent_shape
+        The shape of one window's latents.
     """
 
-    centre: torch.Tensor
-    spread: torch.Tensor
+    center: torch.Tensor
+    deviation: torch.Tensor
 
     def __init__(
         self,
@@ -47,101 +54,100 @@ class Autoencoder(nn.Module):
         mean: nn.Module,
         log_variance: nn.Module,
         decoder: nn.Module,
-        latent: tuple[int, ...],
+        latent_shape: tuple[int, ...],
     ) -> None:
         super().__init__()
         self.body, self.mean, self.log_variance, self.decoder = body, mean, log_variance, decoder
-        self.latent = latent
-        single = (latent[0],) + (1,) * (len(latent) - 1)
-        self.register_buffer("centre", torch.zeros(single))
-        self.register_buffer("spread", torch.ones(()))
+        self.latent_shape = latent_shape
+        self.register_buffer(
+            "center", torch.zeros(latent_shape[0], *[1] * (len(latent_shape) - 1))
+        )
+        self.register_buffer("deviation", torch.ones(()))
 
     def encode(self, signal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and log-variance of the latents: (n, *latent) each, not in standard units."""
-        seen = self.body(signal)
-        return self.mean(seen), self.log_variance(seen)
+        """Mean and log-variance of the latents, not in standard units: (n, *latent_shape) each."""
+        hidden = self.body(signal)
+        return self.mean(hidden), self.log_variance(hidden)
 
     def forward(self, signal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What is left of windows after both ways, with latents drawn; mean and log-variance."""
+        """Reconstructed windows with latents drawn; mean and log-variance."""
         mean, log_variance = self.encode(signal)
-        drawn = mean + torch.randn_like(mean) * (log_variance / 2).exp()  # equation (4)
-        return self.decoder(drawn), mean, log_variance
-
-    @torch.no_grad()
-    def measure(self, gather: Gather, count: int) -> None:
-        """Learns the units of the latents from `count` windows."""
-        self.centre.zero_()
-        self.spread.fill_(1.0)
-        axes = [0, *range(2, len(self.latent) + 1)]
-        seen = self._all_latents(gather, count)
-        self.centre.copy_(seen.mean(axes).view_as(self.centre))
-        self.spread.copy_((seen - self.centre).square().mean().sqrt().clamp(min=1e-6))
+        z = mean + torch.randn_like(mean) * (log_variance / 2).exp()  # equation (4)
+        return self.decoder(z), mean, log_variance
 
     def latents(self, signal: torch.Tensor) -> torch.Tensor:
-        """The latents of windows, in standard units: the mean alone, as the paper takes it."""
-        return (self.encode(signal)[0] - self.centre) / self.spread
+        """Latents in standard units: the mean alone, as the paper takes it."""
+        return (self.encode(signal)[0] - self.center) / self.deviation
 
     def windows(self, latents: torch.Tensor) -> torch.Tensor:
-        """Windows out of latents in standard units."""
-        decoded: torch.Tensor = self.decoder(latents * self.spread + self.centre)
+        """Windows from latents in standard units."""
+        decoded: torch.Tensor = self.decoder(latents * self.deviation + self.center)
         return decoded
 
     @torch.no_grad()
-    def _all_latents(self, gather: Gather, count: int) -> torch.Tensor:
-        places = torch.arange(count, device=self.centre.device)
-        return torch.cat([self.latents(gather(part)) for part in places.split(_PIECE)])
+    def all_latents(self, gather: Gather, count: int) -> torch.Tensor:
+        """The latents of `count` windows in standard units, (count, *latent_shape)."""
+        index = torch.arange(count, device=self.center.device)
+        rows = batches(count, size=2048)
+        return torch.cat([self.latents(gather(index[one])) for one in rows])
+
+    @torch.no_grad()
+    def set_units(self, gather: Gather, count: int) -> None:
+        """Learn the standard units of the latents from `count` windows."""
+        self.center.zero_()
+        self.deviation.fill_(1.0)
+        latents = self.all_latents(gather, count)
+        axes = [0, *range(2, latents.ndim)]
+        self.center.copy_(latents.mean(axes).view_as(self.center))
+        self.deviation.copy_((latents - self.center).square().mean().sqrt().clamp(min=1e-6))
 
 
 def dense_autoencoder(
-    shape: tuple[int, ...], latent: int = 60, sizes: Sequence[int] = (2048, 2048, 1024, 512)
+    shape: tuple[int, ...], latent: int = 60, hidden_sizes: Sequence[int] = (2048, 2048, 1024, 512)
 ) -> Autoencoder:
     """Section V-C: four dense layers each way, and dense ones to mean and log-variance.
 
     Its decoder has the 7.38 million parameters of table VI on windows of 2 x 128.
 
-    >>> net = dense_autoencoder((2, 16), latent=4, sizes=(32, 8))
+    >>> net = dense_autoencoder((2, 16), latent=4, hidden_sizes=(32, 8))
     >>> net.latents(torch.zeros(5, 2, 16)).shape, net.windows(torch.zeros(5, 4)).shape
     (torch.Size([5, 4]), torch.Size([5, 2, 16]))
     """
-    ends = math.prod(shape)
+    numbers = math.prod(shape)
     return Autoencoder(
-        nn.Sequential(nn.Flatten(), *_dense((ends, *sizes)), nn.ReLU()),
-        nn.Linear(sizes[-1], latent),
-        nn.Linear(sizes[-1], latent),
-        nn.Sequential(*_dense((latent, *reversed(sizes), ends)), nn.Unflatten(1, shape)),
+        nn.Sequential(nn.Flatten(), *_dense((numbers, *hidden_sizes)), nn.ReLU()),
+        nn.Linear(hidden_sizes[-1], latent),
+        nn.Linear(hidden_sizes[-1], latent),
+        nn.Sequential(*_dense((latent, *reversed(hidden_sizes), numbers)), nn.Unflatten(1, shape)),
         (latent,),
     )
 
 
 def grid_autoencoder(
-    shape: tuple[int, ...],
-    channels: int = 8,
-    widths: Sequence[int] = (128, 256, 512),
-    patch: int = 5,
+    shape: tuple[int, ...], channels: int = 8, widths: Sequence[int] = (128, 256, 512)
 ) -> Autoencoder:
     """Section V-A5: three convolutions with batch normalisation; 80 x 80 becomes 8 x 16 x 16.
 
-    The first convolution steps over patches of 5 x 5 that do not overlap. The paper says that the
-    decoder is symmetric.
+    The first convolution steps over patches of 5 x 5 that do not overlap, or of the next smaller
+    size that divides both sides. The paper says that the decoder is symmetric.
 
     >>> net = grid_autoencoder((1, 80, 80), widths=(4, 6, 8))
     >>> net.latents(torch.zeros(3, 1, 80, 80)).shape, net.windows(torch.zeros(3, 8, 16, 16)).shape
     (torch.Size([3, 8, 16, 16]), torch.Size([3, 1, 80, 80]))
     """
-    if len(shape) != 3 or any(side % patch for side in shape[1:]):
-        raise Refusal(f"a grid of latents needs images whose sides {patch} divides, not {shape}")
-    if len(widths) != 3:
-        raise Refusal(f"a grid of latents needs three convolutions, not {len(widths)}")
+    if len(shape) != 3 or len(widths) != 3:
+        raise Refusal(f"a grid of latents needs images and three widths, not {shape} and {widths}")
+    patch = next(size for size in (5, 4, 3, 2, 1) if not any(side % size for side in shape[1:]))
     first, second, third = widths
     body = nn.Sequential(
-        nn.Conv2d(shape[0], first, patch, patch, bias=False), *_normed(first),
-        nn.Conv2d(first, second, 3, padding=1, bias=False), *_normed(second),
-        nn.Conv2d(second, third, 3, padding=1, bias=False), *_normed(third),
+        nn.Conv2d(shape[0], first, patch, patch, bias=False), *_normed(first, 2),
+        nn.Conv2d(first, second, 3, padding=1, bias=False), *_normed(second, 2),
+        nn.Conv2d(second, third, 3, padding=1, bias=False), *_normed(third, 2),
     )  # fmt: skip
     decoder = nn.Sequential(
-        nn.Conv2d(channels, third, 3, padding=1, bias=False), *_normed(third),
-        nn.Conv2d(third, second, 3, padding=1, bias=False), *_normed(second),
-        nn.Conv2d(second, first, 3, padding=1, bias=False), *_normed(first),
+        nn.Conv2d(channels, third, 3, padding=1, bias=False), *_normed(third, 2),
+        nn.Conv2d(third, second, 3, padding=1, bias=False), *_normed(second, 2),
+        nn.Conv2d(second, first, 3, padding=1, bias=False), *_normed(first, 2),
         nn.ConvTranspose2d(first, shape[0], patch, patch),
     )  # fmt: skip
     return Autoencoder(
@@ -156,105 +162,82 @@ def grid_autoencoder(
 def convolutional_autoencoder(
     shape: tuple[int, ...], latent: int = 60, widths: Sequence[int] = (32, 64)
 ) -> Autoencoder:
-    """Convolutions that halve all sides, beside a linear way; the same two ways back.
+    """Convolutions that halve all sides, beside a linear map; the same two on the way back.
 
-    For signals (channels, length) and images (channels, height, width) of any size: where more than
-    64 places are left, they are halved further at the last width. It starts with the linear ways
-    alone, which `start_linear` sets to the principal components: from few windows convolutions by
-    themselves learn no better latents than these, and beside them they add a little. No bias
-    stands before a batch normalisation, which would take it out again.
+    For signals (channels, length) and images (channels, height, width) of any size. Training starts
+    with the linear maps alone, set to the principal components: from few windows convolutions by
+    themselves learn no better latents than these, and beside them they add a little.
 
     >>> net = convolutional_autoencoder((2, 30), latent=4, widths=(8, 16))
     >>> net.latents(torch.zeros(5, 2, 30)).shape, net.windows(torch.zeros(5, 4)).shape
     (torch.Size([5, 4]), torch.Size([5, 2, 30]))
     """
-    flat, ends = len(shape) == 3, math.prod(shape)
-    convolution = nn.Conv2d if flat else nn.Conv1d
-    reach = 3 if flat else 5
+    dims, numbers = len(shape) - 1, math.prod(shape)
+    convolution = nn.Conv2d if dims == 2 else nn.Conv1d
+    kernel = 3 if dims == 2 else 5
     sides, widths = _halved(shape[1:], widths)
     down: list[nn.Module] = []
     for before, after in pairwise((shape[0], *widths)):
-        down.append(convolution(before, after, reach, 2, padding=reach // 2, bias=False))
-        down += _normed(after, flat)
+        down.append(convolution(before, after, kernel, 2, padding=kernel // 2, bias=False))
+        down += _normed(after, dims)
     smallest = (widths[-1], *sides.pop())
     size = math.prod(smallest)
     up: list[nn.Module] = [nn.Linear(latent, size), nn.Unflatten(1, smallest)]
     for before, after in pairwise((*reversed(widths), widths[0])):
         up.append(nn.Upsample(sides.pop()))
-        up.append(convolution(before, after, reach, padding=reach // 2, bias=False))
-        up += _normed(after, flat)
-    up.append(convolution(widths[0], shape[0], reach, padding=reach // 2))
-    straight = nn.Sequential(nn.Flatten(), nn.Linear(ends, latent))
-    back = nn.Sequential(nn.Linear(latent, ends), nn.Unflatten(1, shape))
-    mean = nn.Linear(latent + size, latent)
-    log_variance = nn.Linear(latent + size, latent)
+        up.append(convolution(before, after, kernel, padding=kernel // 2, bias=False))
+        up += _normed(after, dims)
+    up.append(convolution(widths[0], shape[0], kernel, padding=kernel // 2))
+    mean, log_variance = nn.Linear(latent + size, latent), nn.Linear(latent + size, latent)
     for weight in (mean.weight, mean.bias, log_variance.weight, *up[-1].parameters()):
-        nn.init.zeros_(weight)
+        nn.init.zeros_(weight)  # the convolutions add nothing at first
     nn.init.eye_(mean.weight[:, :latent].detach())
-    nn.init.constant_(log_variance.bias, _SURE)
+    nn.init.constant_(log_variance.bias, _SMALL_LOG_VARIANCE)
+    linear_encoder = nn.Sequential(nn.Flatten(), nn.Linear(numbers, latent))
+    linear_decoder = nn.Sequential(nn.Linear(latent, numbers), nn.Unflatten(1, shape))
     return Autoencoder(
-        _Joined(straight, nn.Sequential(*down, nn.Flatten())),
+        _Concatenated(linear_encoder, nn.Sequential(*down, nn.Flatten())),
         mean,
         log_variance,
-        _Added(back, nn.Sequential(*up)),
+        _Sum(linear_decoder, nn.Sequential(*up)),
         (latent,),
     )
 
 
 @torch.no_grad()
-def start_linear(net: Autoencoder, gather: Gather, count: int, seed: int) -> None:
-    """Sets the linear ways of a `convolutional_autoencoder` to the first principal components.
+def start_from_principal_components(
+    net: Autoencoder, gather: Gather, count: int, seed: int
+) -> None:
+    """Set the linear maps of a `convolutional_autoencoder` to the first principal components.
 
-    All are scaled alike, to a mean variance of 1. Of many windows some are drawn.
+    All are scaled alike, to a mean variance of 1. Where there are fewer components than latents,
+    the other latents start at zero.
     """
-    assert isinstance(net.body, _Joined)
-    assert isinstance(net.decoder, _Added)
-    there, back = cast(nn.Linear, net.body.first[1]), cast(nn.Linear, net.decoder.first[0])
+    assert isinstance(net.body, _Concatenated)
+    assert isinstance(net.decoder, _Sum)
+    encoder = cast(nn.Linear, net.body.first[1])
+    decoder = cast(nn.Linear, net.decoder.first[0])
     with seeded(seed):
-        drawn = torch.randperm(count)[:_DRAWN].to(net.centre.device)
-        rows = gather(drawn).flatten(1)
+        index = torch.randperm(count)[:_MAX_PCA_WINDOWS].to(net.center.device)
+        rows = gather(index).flatten(1)
         middle = rows.mean(0)
-        rank = min(net.latent[0], *rows.shape)
-        sketch = min(rank + _BEYOND, *rows.shape)
+        rank = min(net.latent_shape[0], *rows.shape)
+        sketch = min(rank + _OVERSAMPLING, *rows.shape)
         _, sizes, directions = torch.svd_lowrank(rows - middle, sketch, niter=4)
     directions = directions[:, :rank]
     scale = (sizes[:rank].square().mean() / len(rows)).sqrt().clamp(min=1e-6)
-    # Where there are fewer components than latents, the other latents start at nothing.
-    for weight in (there.weight, back.weight):
+    for weight in (encoder.weight, decoder.weight):
         weight.zero_()
-    there.weight[:rank] = directions.T / scale
-    there.bias.copy_(-(there.weight @ middle))
-    back.weight[:, :rank] = directions * scale
-    back.bias.copy_(middle)
+    encoder.weight[:rank] = directions.T / scale
+    encoder.bias.copy_(-(encoder.weight @ middle))
+    decoder.weight[:, :rank] = directions * scale
+    decoder.bias.copy_(middle)
 
 
-class _Joined(nn.Module):
-    """What two networks make of the same input, side by side."""
-
-    def __init__(self, first: nn.Sequential, second: nn.Sequential) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([self.first(x), self.second(x)], dim=1)
-
-
-class _Added(nn.Module):
-    """What two networks make of the same input, added up."""
-
-    def __init__(self, first: nn.Sequential, second: nn.Sequential) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = self.first(x) + self.second(x)
-        return total
-
-
-def divergence(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
+def kl_divergence(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
     """KL(N(mean, variance) || N(0, 1)) of each window, in nats: (n,).
 
-    >>> divergence(torch.zeros(2, 3), torch.zeros(2, 3))
+    >>> kl_divergence(torch.zeros(2, 3), torch.zeros(2, 3))
     tensor([0., 0.])
     """
     each = mean.square() + log_variance.exp() - 1 - log_variance
@@ -265,27 +248,53 @@ def train_autoencoder(
     net: Autoencoder,
     gather: Gather,
     count: int,
-    weight: float,
-    course: TrainConfig,
+    kl_weight: float,
+    config: TrainConfig,
     seed: int,
     checkpoint: Checkpoint | None = None,
 ) -> list[float]:
-    """The mean squared error, and the KL divergence by its weight (section V-D: 1e-6).
+    """Mean squared error plus `kl_weight` times the KL divergence (section V-D: 1e-6).
 
     The paper does not say whether errors are added or averaged over the numbers of a window; here
-    they are averaged, and the divergence is added up over the latents.
+    they are averaged, and the divergence is added over the latents. A `convolutional_autoencoder`
+    starts from the principal components. Returns the loss of each epoch.
     """
+    if isinstance(net.body, _Concatenated):
+        start_from_principal_components(net, gather, count, seed)
 
     def loss(index: torch.Tensor) -> torch.Tensor:
         signal = gather(index)
-        rebuilt, mean, log_variance = net(signal)
-        told = divergence(mean.float(), log_variance.float()).mean()
-        return nn.functional.mse_loss(rebuilt.float(), signal) + weight * told
+        reconstructed, mean, log_variance = net(signal)
+        divergence = kl_divergence(mean.float(), log_variance.float()).mean()
+        return nn.functional.mse_loss(reconstructed.float(), signal) + kl_weight * divergence
 
-    device = net.centre.device
-    losses = train_network("autoencoder", net, loss, count, course, seed, device, checkpoint)
-    net.measure(gather, count)
+    device = net.center.device
+    losses = train_network("autoencoder", net, loss, count, config, seed, device, checkpoint)
+    net.set_units(gather, count)
     return losses
+
+
+class _Concatenated(nn.Module):
+    """The outputs of two networks for the same input, side by side."""
+
+    def __init__(self, first: nn.Sequential, second: nn.Sequential) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.first(x), self.second(x)], dim=1)
+
+
+class _Sum(nn.Module):
+    """The sum of the outputs of two networks for the same input."""
+
+    def __init__(self, first: nn.Sequential, second: nn.Sequential) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = self.first(x) + self.second(x)
+        return total
 
 
 def _dense(sizes: Sequence[int]) -> list[nn.Module]:
@@ -299,19 +308,19 @@ def _dense(sizes: Sequence[int]) -> list[nn.Module]:
 def _halved(
     sides: tuple[int, ...], widths: Sequence[int]
 ) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Sides after each halving, rounded up, and the width of each.
+    """Sides before and after each halving, rounded up, and the width of each.
+
+    There are as many as widths, or more at the last width, until few places are left.
 
     >>> _halved((128,), (16, 32))
     ([(128,), (64,), (32,)], [16, 32])
-    >>> _halved((40, 20), (16, 32))
-    ([(40, 20), (20, 10), (10, 5)], [16, 32])
     """
     all_sides, all_widths = [sides], list[int]()
-    while len(all_widths) < len(widths) or math.prod(all_sides[-1]) > _PLACES:
+    while len(all_widths) < len(widths) or math.prod(all_sides[-1]) > _MAX_PLACES:
         all_sides.append(tuple(-(-side // 2) for side in all_sides[-1]))
         all_widths.append(widths[min(len(all_widths), len(widths) - 1)])
     return all_sides, all_widths
 
 
-def _normed(width: int, flat: bool = True) -> list[nn.Module]:
-    return [nn.BatchNorm2d(width) if flat else nn.BatchNorm1d(width), nn.ReLU()]
+def _normed(width: int, dims: int) -> list[nn.Module]:
+    return [nn.BatchNorm2d(width) if dims == 2 else nn.BatchNorm1d(width), nn.ReLU()]

@@ -1,7 +1,8 @@
-"""The noise levels of a diffusion model, and what may be said of a window at one of them.
+"""The noise schedule of a diffusion model.
 
-Equation (2) of PrivDiffuser (equation (2) of CLOAK): x_t = sqrt(alpha_bar_t) x_0 + sqrt(1 -
-alpha_bar_t) epsilon. Here t counts from 0, the least noise, to T - 1; the papers count from 1.
+x_t = signal_t x_0 + noise_t epsilon, with signal_t = sqrt(alpha_bar_t) and noise_t = sqrt(1 -
+alpha_bar_t): equation (2) of PrivDiffuser and of CLOAK. Timesteps count from 0 (the least noise) to
+T - 1; the papers count from 1.
 """
 
 from __future__ import annotations
@@ -16,34 +17,30 @@ import torch
 from sensorveil.errors import Refusal
 
 Denoiser = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(x (n, *shape), t (n,) long, condition (n, d)) to the noise in x; a zero condition is none.
-
-Some take fewer times and conditions, each for as many windows that follow one another.
-"""
-
-Predictor = Callable[[torch.Tensor, int], torch.Tensor]
-"""(x (n, *shape), t) to the noise in x, all windows at one level: what a sampler is given."""
+"""(x (n, *shape), t (n,), condition (n, d)) -> the noise in x. A zero condition is none."""
 
 CLEAN = -1
-"""The level below all others: no noise."""
-
-_LARGEST = 0.999
-"""The cosine schedule ends in a beta of 1, which leaves no signal to divide by; this is cut to."""
+"""The timestep after the last one: no noise is left."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseSchedule:
-    """How much signal and how much noise there is at each of T levels: two tensors (T,), float64.
+    """Signal and noise at each of T timesteps.
 
-    Nothing here needs signal² + noise² = 1, only that there is less signal for the noise at every
-    next level; so the levels of RF-Diffusion, whose noise adds up otherwise, can be given as they
-    are. `at` answers in Python numbers, without asking the device: a sampling pass on a GPU does
-    not wait, and can be recorded.
+    The schedule need not preserve the variance (signal² + noise² = 1), as that of RF-Diffusion does
+    not; it must only have less signal for the noise at every next timestep.
 
-    >>> levels = NoiseSchedule.linear()
-    >>> len(levels), levels.at(CLEAN)
+    Parameters
+    ----------
+    signal, noise
+        Factors of the clean window and of the noise: tensors (T,) in double precision.
+
+    Examples
+    --------
+    >>> schedule = NoiseSchedule.linear()
+    >>> len(schedule), schedule.at(CLEAN)
     (1000, (1.0, 0.0))
-    >>> signal, noise = levels.at(999)
+    >>> signal, noise = schedule.at(999)
     >>> round(signal, 4), round(noise, 4)
     (0.0064, 1.0)
     """
@@ -53,106 +50,90 @@ class NoiseSchedule:
     _numbers: tuple[tuple[float, float], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # As Python numbers, a sampler reads them without waiting for the GPU.
         numbers = tuple(zip(self.signal.tolist(), self.noise.tolist(), strict=True))
         object.__setattr__(self, "_numbers", numbers)
         if not numbers or min(map(min, numbers)) <= 0:
-            raise Refusal("noise levels need some signal and some noise at every level")
+            raise Refusal("a noise schedule needs some signal and some noise at every timestep")
         ratios = [self.log_snr(t) for t in range(len(numbers))]
         if any(after >= before for before, after in pairwise(ratios)):
-            raise Refusal("noise levels must have more noise for the signal at every next level")
+            raise Refusal("a noise schedule needs more noise for the signal at every next timestep")
 
     @classmethod
-    def linear(cls, count: int = 1000, first: float = 1e-4, last: float = 0.02) -> NoiseSchedule:
-        """beta_t of equation (1) on a line, as in Ho and others and in both papers' code."""
-        if not (count >= 1 and 0 < first <= last < 1):
+    def linear(
+        cls, timesteps: int = 1000, first: float = 1e-4, last: float = 0.02
+    ) -> NoiseSchedule:
+        """Variances beta_t of equation (1) on a line (Ho and others, 2020); both papers' choice."""
+        if not (timesteps >= 1 and 0 < first <= last < 1):
             raise Refusal(
-                f"linear noise levels need count >= 1 and 0 < first <= last < 1; here are "
-                f"count {count}, first {first}, last {last}"
+                f"a linear schedule needs timesteps >= 1 and 0 < first <= last < 1; here are"
+                f" timesteps {timesteps}, first {first}, last {last}"
             )
-        return cls.of_betas(torch.linspace(first, last, count, dtype=torch.float64))
-
-    @classmethod
-    def cosine(cls, count: int = 1000, offset: float = 0.008) -> NoiseSchedule:
-        """alpha_bar on a squared cosine, of Nichol and Dhariwal: less time in noise alone."""
-        if not (count >= 1 and 0 < offset < 1):
-            raise Refusal(
-                f"cosine noise levels need count >= 1 and 0 < offset < 1; here are count {count}, "
-                f"offset {offset}"
-            )
-        time = torch.linspace(0, 1, count + 1, dtype=torch.float64)
-        alpha_bar = torch.cos((time + offset) / (1 + offset) * math.pi / 2) ** 2
-        return cls.of_betas((1 - alpha_bar[1:] / alpha_bar[:-1]).clamp(max=_LARGEST))
-
-    @classmethod
-    def of_betas(cls, betas: torch.Tensor) -> NoiseSchedule:
-        """From the variances that are added from level to level, equation (1)."""
-        log_alpha_bar = torch.log1p(-betas.double()).cumsum(0)
+        betas = torch.linspace(first, last, timesteps, dtype=torch.float64)
+        log_alpha_bar = torch.log1p(-betas).cumsum(0)
         return cls((log_alpha_bar / 2).exp(), (-torch.expm1(log_alpha_bar)).sqrt())
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def to(self, device: torch.device | str) -> NoiseSchedule:
-        """The same levels with their tensors on that device."""
+        """The same schedule with its tensors on a device."""
         return NoiseSchedule(self.signal.to(device), self.noise.to(device))
 
     def at(self, t: int) -> tuple[float, float]:
-        """Signal and noise at level t, or where nothing is noised at all (`CLEAN`)."""
+        """Signal and noise at timestep t, or at `CLEAN`."""
         if t == CLEAN:
             return 1.0, 0.0
         if not 0 <= t < len(self):
-            raise IndexError(f"noise level {t} of {len(self)}")
+            raise IndexError(f"timestep {t} of {len(self)}")
         return self._numbers[t]
 
     def log_snr(self, t: int) -> float:
-        """log(signal / noise), half of the log of the signal-to-noise ratio: the solvers' time."""
+        """lambda_t = log(signal / noise): the time of DPM-Solver."""
         signal, noise = self.at(t)
         return math.log(signal) - math.log(noise)
 
-    def noised(
-        self, clean: torch.Tensor, epsilon: torch.Tensor, t: torch.Tensor | int
+    def add_noise(
+        self, clean: torch.Tensor, noise: torch.Tensor, t: torch.Tensor | int
     ) -> torch.Tensor:
-        """x_t of equation (2); t is one level for each window (n,), or one for all."""
-        signal, noise = self._beside(clean, t)
-        return signal * clean + noise * epsilon
+        """x_t of equation (2); t is one timestep for each window (n,), or one for all."""
+        signal, sigma = self._factors(clean, t)
+        return signal * clean + sigma * noise
 
-    def clean_of(
-        self, x: torch.Tensor, epsilon: torch.Tensor, t: torch.Tensor | int
+    def to_clean(
+        self, x: torch.Tensor, noise: torch.Tensor, t: torch.Tensor | int
     ) -> torch.Tensor:
-        """x_0 where x_t and its noise are known: equation (2) solved, as in equation (19).
+        """x_0 from x_t and its noise: equation (2) solved for x_0.
 
-        >>> levels, x = NoiseSchedule.linear(), torch.randn(4, 2, 8)
-        >>> noised = levels.noised(x, epsilon := torch.randn(4, 2, 8), t=300)
-        >>> bool(torch.allclose(levels.clean_of(noised, epsilon, t=300), x, atol=1e-5))
+        >>> schedule, x = NoiseSchedule.linear(), torch.randn(4, 2, 8)
+        >>> noisy = schedule.add_noise(x, noise := torch.randn(4, 2, 8), t=300)
+        >>> bool(torch.allclose(schedule.to_clean(noisy, noise, t=300), x, atol=1e-5))
         True
         """
-        signal, noise = self._beside(x, t)
-        return (x - noise * epsilon) / signal
+        signal, sigma = self._factors(x, t)
+        return (x - sigma * noise) / signal
 
-    def epsilon_of(
+    def to_noise(
         self, x: torch.Tensor, clean: torch.Tensor, t: torch.Tensor | int
     ) -> torch.Tensor:
-        """The noise in x_t where x_0 is known: for networks that predict the clean window."""
-        signal, noise = self._beside(x, t)
-        return (x - signal * clean) / noise
+        """The noise in x_t, from x_t and x_0: equation (2) solved for epsilon."""
+        signal, sigma = self._factors(x, t)
+        return (x - signal * clean) / sigma
 
-    def _beside(
+    def _factors(
         self, x: torch.Tensor, t: torch.Tensor | int
     ) -> tuple[torch.Tensor, torch.Tensor] | tuple[float, float]:
-        """Signal and noise in a form that multiplies x."""
+        """Signal and noise, shaped to multiply x."""
         if isinstance(t, int):
             return self.at(t)
         shape = (-1,) + (1,) * (x.ndim - 1)
-        return (
-            self.signal[t].to(x.dtype).view(shape),
-            self.noise[t].to(x.dtype).view(shape),
-        )
+        return self.signal[t].to(x.dtype).view(shape), self.noise[t].to(x.dtype).view(shape)
 
 
 def drawn_noise(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Standard normal numbers of the shape, kind and device of `like`.
+    """Standard normal numbers of the shape, dtype and device of `like`.
 
-    They are drawn on the CPU (where the generator must be) and moved: the same on every device.
+    They are drawn on the CPU, so that they are the same on every device.
 
     >>> first, second = (torch.Generator().manual_seed(1) for _ in range(2))
     >>> bool((drawn_noise(torch.zeros(3), first) == drawn_noise(torch.ones(3), second)).all())

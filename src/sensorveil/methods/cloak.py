@@ -1,407 +1,600 @@
-"""CLOAK: latents made from noise, led by what a contrastive encoder makes of the kept attributes.
+"""CLOAK: latent diffusion, guided by contrastive features towards what is kept.
 
 Yang and Ardakanian, CLOAK: Contrastive Guidance for Latent Diffusion-Based Data Obfuscation.
+Sections and equations below are the paper's.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Self, cast
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import nn
+from torch.nn.functional import cross_entropy, softplus
 
 from sensorveil.cuda_graphs import Inputs
-from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.data.windows import UNKNOWN, Windows, joint_classes
 from sensorveil.diffusion.autoencoder import (
     Autoencoder,
-    convolutional_autoencoder,
     dense_autoencoder,
     grid_autoencoder,
-    start_linear,
     train_autoencoder,
 )
-from sensorveil.diffusion.contrastive import (
-    ClassPoints,
-    PublishedEncoder,
-    SmallEncoder,
-    train_encoder,
-)
-from sensorveil.diffusion.mlp import LatentReader, ResidualDenoiser, train_reader
-from sensorveil.diffusion.unet import UNet
-from sensorveil.errors import Refusal
+from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
+from sensorveil.diffusion.guidance import classifier_free, negative_guidance
+from sensorveil.diffusion.latent import LatentDiffusion
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import autocast_bf16
+from sensorveil.diffusion.unet import UNet, UNetSettings
 from sensorveil.measures.probes import held_out_people, probes
-from sensorveil.methods.classes import joint_classes
-from sensorveil.methods.cloak_settings import PRESETS, CloakSettings
-from sensorveil.methods.guided import GuidedDiffusion
-from sensorveil.methods.pieces import pieces
-from sensorveil.train import Checkpoint, derived_seed, seeded
+from sensorveil.methods.base import ConditionProbe
+from sensorveil.methods.negative_guidance import (
+    GuidanceSettings,
+    NegativelyGuided,
+    SamplingSettings,
+)
+from sensorveil.methods.settings import Settings
+from sensorveil.train import Checkpoint, TrainConfig, derived_seed, seeded, train_network
 
-_CODER, _GENERATOR, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # what seeds are for
-_BOTTLENECK = "bottleneck"
-_ROLE = "role"
+_AUTOENCODER, _DENOISER, _PROBE, _ENCODER, _AUXILIARY = 21, 22, 23, 1000, 2000  # uses of the seed
+
+# Networks (section V-C). The autoencoder and the U-Net are in `sensorveil.diffusion`.
 
 
-class Cloak(GuidedDiffusion):
-    """Latent diffusion, told what a contrastive encoder of each kept attribute makes of a window.
+class ContrastiveEncoder(nn.Module):
+    """phi: two convolutions and three dense layers, features of length 1.
 
-    What the output says is bounded by what the generator is told. A contrastive encoder tells more
-    than the class that it was trained for, so the run says how much (`metrics_["probe"]`): encoders
-    are trained without half of the people, and every attribute is read from what these people's
-    windows come to, z_U as it is and what is told at this `bottleneck`.
+    Table VI gives it the size of PrivDiffuser's surrogate, so it has those layers, without a head.
 
-    Preset `paper` has the sizes and weights of sections V-C and V-D on MotionSense; `mobiact`,
-    `wifihar`, `audiomnist` and `adience` are those for other datasets. What the paper leaves out,
-    or differs:
+    >>> small = FeatureSettings(channels=(4, 8), hidden_sizes=(16,))
+    >>> ContrastiveEncoder((2, 16), small)(torch.ones(3, 2, 16)).shape
+    torch.Size([3, 60])
+    """
 
-    - tau of equation (6), 0.1 here; how many negatives there are: all of the batch.
-    - `wearer` is what their guidance avoids, as in the code of PrivDiffuser. It needs true labels,
-      and tells them to whoever trains on the output; `fast` avoids nothing unless it is asked to.
-    - widths of the auxiliary model: those that give its size in table VI; of the encoder, beyond
-      MotionSense: those of PrivDiffuser (on AudioMNIST and Adience unknown: as on MotionSense, and
-      as on MobiAct).
-    - epochs of the autoencoder, encoder and auxiliary model: 80, of the encoder on AudioMNIST the
-      30 of figure 5. Batches of 512 for a GPU, one cycle of the rate, an average of the weights,
-      and samples held within the range of the data, as for `PrivDiffuser`.
-    - latents are standardised: the noise levels are made for that.
+    def __init__(self, shape: tuple[int, ...], settings: FeatureSettings) -> None:
+        super().__init__()
+        self.network = FeatureNet(shape, (), settings)
 
-    Preset `fast` is ours: latents that start as principal components, a residual MLP that makes
-    them in 8 steps, an encoder that compares windows with one point a class, a bottleneck of 1,
-    so that the class alone is told, a coin for the hidden one, the best of twelve tries. A panel
-    of four models reads the class and judges the tries. Its settings were chosen on validation
-    windows of `watch`, of MotionSense and of simulated images. There 112 latents were no better
-    than 60, one deviation for all latents was better than one for each, the loss of v no better
-    than that of the noise, and windows between windows no help.
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        """z_U of windows: (n, features)."""
+        features, _ = self.network(signal)
+        return features
 
+
+class AuxiliaryModel(nn.Module):
+    """eta: predicts a hidden attribute from latents and z_U, by five dense layers.
+
+    The paper does not say how wide they are. With the default sizes it has the 0.89 MB (0.23
+    million parameters) of table VI for latents and z_U of 60 numbers each and two classes.
+
+    >>> AuxiliaryModel(60, 60, num_classes=2)(torch.zeros(3, 60), torch.zeros(3, 60)).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        latent: int,
+        features: int,
+        num_classes: int,
+        hidden_sizes: Sequence[int] = (512, 256, 128, 60),
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in pairwise((latent + features, *hidden_sizes)):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(hidden_sizes[-1], num_classes))
+
+    def forward(self, latents: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes)."""
+        logits: torch.Tensor = self.layers(torch.cat([latents.flatten(1), features], dim=1))
+        return logits
+
+
+# Loss of the encoder (section IV-B).
+
+_NEVER = -1e4
+"""The similarity of pairs that do not count: it vanishes, and still has a gradient."""
+
+
+def info_nce(features: torch.Tensor, codes: torch.Tensor, temperature: float) -> torch.Tensor:
+    """InfoNCE, equation (6), mean over all pairs of one class.
+
+    Every window of the batch is an anchor, every other one of its class a positive sample in turn,
+    and all of other classes are the negative samples.
+
+    Parameters
+    ----------
+    features
+        z_U of length 1, (n, features), so that S(u, v) is their product.
+    codes
+        The kept class of each window, (n,).
+    temperature
+        tau.
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    >>> round(float(info_nce(z, torch.tensor([0, 0, 1]), temperature=1.0)), 4)  # log(1 + e^-2)
+    0.1269
+    """
+    similarity = features @ features.T / temperature
+    same = codes[:, None] == codes
+    negatives = similarity.masked_fill(same, _NEVER).logsumexp(1, keepdim=True)
+    pairs = same & ~torch.eye(len(codes), dtype=torch.bool, device=codes.device)
+    # -log e^s / (e^s + e^m) = log(1 + e^(m - s)), with m the log of the negatives' sum.
+    losses = softplus(negatives - similarity) * pairs
+    return losses.sum() / pairs.sum().clamp(min=1)
+
+
+# Settings and presets (sections V-C and V-D).
+
+
+class CloakNetworks(Settings):
+    """Sizes of the networks.
+
+    Parameters
+    ----------
+    latent_size
+        Numbers in the latents of a signal.
+    features
+        Numbers in z_U for each kept attribute.
+    autoencoder_sizes
+        Dense layers of the autoencoder of signals.
+    autoencoder_channels
+        Convolutions of the autoencoder of images.
+    encoder_channels, encoder_hidden_sizes, encoder_kernel_dims
+        Layers of the contrastive encoder, see `FeatureSettings`.
+    unet_width, unet_blocks
+        Shape of the U-Net, see `UNetSettings`.
+    auxiliary_sizes
+        Dense layers of the auxiliary models.
+    """
+
+    latent_size: int = Field(60, gt=0)
+    features: int = Field(60, gt=0)
+    autoencoder_sizes: tuple[int, ...] = (2048, 2048, 1024, 512)
+    autoencoder_channels: tuple[int, ...] = (128, 256, 512)
+    encoder_channels: tuple[int, ...] = (64, 128)
+    encoder_hidden_sizes: tuple[int, ...] = (512, 128)
+    encoder_kernel_dims: int = Field(2, ge=1, le=2)
+    unet_width: int = Field(256, gt=0)
+    unet_blocks: int = Field(2, gt=0)
+    auxiliary_sizes: tuple[int, ...] = (512, 256, 128, 60)
+
+    def check(self) -> None:
+        """Refuse what cannot be built."""
+        UNetSettings(self.unet_width)
+        for name in type(self).model_fields:
+            sizes = getattr(self, name)
+            if isinstance(sizes, tuple):
+                self.require(len(sizes) > 0 and min(sizes) > 0, name, "whole numbers above 0")
+
+
+class CloakTraining(Settings):
+    """Training of the networks; the denoiser's, where a name does not say otherwise.
+
+    Parameters
+    ----------
+    epochs, batch_size, learning_rate
+        See `TrainConfig`; all networks have one batch size. The paper's rate of 2e-4 is doubled for
+        batches of 512.
+    max_steps
+        The most steps that any network takes, however many windows there are; 0 is no limit.
+    condition_dropout
+        How often z_U is set to zero, for classifier-free guidance.
+    ema_decay
+        Of the averaged weights.
+    autoencoder_epochs, autoencoder_learning_rate, kl_weight
+        Of the autoencoder; `kl_weight` is that of the KL divergence.
+    encoder_epochs, encoder_learning_rate, temperature
+        Of the encoders and auxiliary models; `temperature` is tau of equation (6).
+    """
+
+    epochs: int = Field(80, gt=0)
+    batch_size: int = Field(512, gt=0)
+    learning_rate: float = Field(4e-4, gt=0)
+    max_steps: int = Field(0, ge=0)
+    condition_dropout: float = Field(0.3, gt=0, lt=1)
+    ema_decay: float = Field(0.999, gt=0, lt=1)
+    autoencoder_epochs: int = Field(80, gt=0)
+    autoencoder_learning_rate: float = Field(1e-3, gt=0)
+    kl_weight: float = Field(1e-6, ge=0)
+    encoder_epochs: int = Field(80, gt=0)
+    encoder_learning_rate: float = Field(4e-4, gt=0)
+    temperature: float = Field(0.1, gt=0)
+
+    def config(self, count: int, network: str = "") -> TrainConfig:
+        """How a network ("", "autoencoder" or "encoder") is trained on `count` windows."""
+        prefix = f"{network}_" if network else ""
+        epochs, rate = getattr(self, f"{prefix}epochs"), getattr(self, f"{prefix}learning_rate")
+        return TrainConfig(epochs, self.batch_size, rate).with_max_steps(self.max_steps, count)
+
+
+class CloakSettings(Settings):
+    """The defaults are the paper's on MotionSense, with `negative_target` "random"."""
+
+    guidance: GuidanceSettings = GuidanceSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    training: CloakTraining = CloakTraining()
+    networks: CloakNetworks = CloakNetworks()
+
+
+FAST: Mapping[str, Any] = {
+    "sampler": "dpm-solver++",
+    "sampling_steps": 10,
+    "guidance_scale": 3.0,
+    "latent_size": 32,
+    "features": 32,
+    "autoencoder_sizes": (256, 128),
+    "autoencoder_channels": (16, 32, 64),
+    "encoder_channels": (16, 32),
+    "encoder_hidden_sizes": (128,),
+    "encoder_kernel_dims": 1,
+    "unet_width": 24,
+    "unet_blocks": 1,
+    "auxiliary_sizes": (64, 64, 32, 32),
+    "epochs": 100,
+    "batch_size": 128,
+    "learning_rate": 2e-3,
+    "max_steps": 2500,
+    "ema_decay": 0.998,
+    "autoencoder_epochs": 60,
+    "autoencoder_learning_rate": 2e-3,
+    "encoder_epochs": 30,
+    "encoder_learning_rate": 2e-3,
+}
+
+_PAPER: Mapping[str, Any] = {"negative_target": "wearer"}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "fast": FAST,
+    "paper": _PAPER,
+    "mobiact": {
+        **_PAPER,
+        "guidance_scale": 4.0,
+        "negative_scale": 0.05,
+        "epochs": 28,
+        "encoder_channels": (8, 16),
+    },
+    "wifihar": {
+        **_PAPER,
+        "guidance_scale": 6.0,
+        "negative_scale": 0.005,
+        "encoder_channels": (16, 32),
+    },
+    "audiomnist": {
+        **_PAPER,
+        "guidance_scale": 2.0,
+        "negative_scale": 0.07,
+        "epochs": 120,
+        "kl_weight": 1e-7,
+        "encoder_epochs": 30,
+    },
+    "adience": {
+        **_PAPER,
+        "guidance_scale": 6.0,
+        "negative_scale": 0.5,
+        "encoder_channels": (8, 16),
+    },
+}
+
+
+class Cloak(NegativelyGuided):
+    """Latent diffusion guided by what a contrastive encoder makes of a window.
+
+    Windows are made from noise in the latent space of an autoencoder. The denoiser is conditioned
+    on z_U, the features of an encoder that brings windows of one kept class together; negated
+    classifier guidance leads away from a hidden class. z_U tells more than the class that it was
+    trained for, and the output tells what z_U tells: see `condition_probe`.
+
+    Preset "paper" has the paper's networks and weights on MotionSense; "mobiact", "wifihar",
+    "audiomnist" and "adience" those for the other datasets. Preset "fast" is the same algorithm
+    with small networks for two cores, a random `negative_target`, and another sampler.
+
+    What the paper leaves out, or what differs:
+
+    - tau of equation (6) is 0.1; all other windows of a batch are positive or negative samples;
+    - widths of the auxiliary model are those that give its size in table VI; the encoder's widths
+      beyond MotionSense are PrivDiffuser's;
+    - epochs of the autoencoder, encoder and auxiliary model are 80 (30 on AudioMNIST, figure 5);
+      batches have 512 windows, the learning rate runs one cycle, weights are averaged;
+    - latents are in standard units, and samples are held within the latents' range.
+
+    Parameters
+    ----------
+    preset : str, default "fast"
+        Settings to start from.
+    seed : int, default 0
+        Seed of all networks and batches.
+    device : str, default "cpu"
+        Where the networks are.
+    **settings
+        See `CloakSettings` and its groups, by name: `guidance_scale=2.0`.
+
+    Examples
+    --------
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> obfuscator = Cloak(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
-    >>> obfuscator.strength_names()
-    ('keep', 'bottleneck', 'gender')
-    >>> obfuscator.obfuscate(windows, {"keep": 2.0, "bottleneck": 0.5}, seed=1).shape
+    >>> cloak = Cloak(epochs=1, encoder_epochs=1, autoencoder_epochs=1, unet_width=8)
+    >>> cloak = cloak.fit(windows, keep="activity", hide="gender")
+    >>> cloak.strength_names()
+    ('guidance_scale', 'gender')
+    >>> cloak.obfuscate(windows, {"guidance_scale": 2.0, "gender": 0.1}, seed=1).shape
     (2, 32)
     """
 
     name = "cloak"
-    summary = "latent diffusion led by what a contrastive encoder makes of the kept attributes"
-    capabilities = replace(
-        GuidedDiffusion.capabilities,
-        strengths={
-            **GuidedDiffusion.capabilities.strengths,
-            _BOTTLENECK: "the share of what is told beyond the class that noise replaces, 0 to 1",
-        },
-    )
+    summary = "latent diffusion guided by contrastive features"
     Settings = CloakSettings
     presets = PRESETS
-    guiding = (*GuidedDiffusion.guiding, _BOTTLENECK, "coin")
     settings: CloakSettings
 
+    # Training.
+
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        self.nets_: dict[str, nn.Module] = {}
-        self._learn_roles(windows)
-        self._fit_autoencoder(windows)
-        self._fit_condition(windows)
-        latents = self._latents(windows)
-        self._learn_limits(latents.__getitem__, len(windows))
-        features, roles = self._features(windows), self._own_roles(windows)
-        told, seed = torch.cat([features, roles], dim=1), derived_seed(self.seed, _GENERATOR)
-        parts = [size for size in (features.shape[1], roles.shape[1]) if size]
-        self._fit_generator(latents.__getitem__, told, seed, parts)  # equations (5) and (7)
-        self.apart_ = True
-        for name in self.policy_.hide:
-            self._add_hidden(windows, name)
-        self._probe_condition(windows)
-
-    def with_settings(self, windows: Windows | None = None, **settings: Any) -> Self:
-        """As for all; what probes found in what is told is not known at another bottleneck."""
-        other = super().with_settings(windows, **settings)
-        if other.settings.coin and not self.settings.coin and not len(self.roles_):
-            raise Refusal("setting 'coin' cannot be true in a run that was trained without")
-        if other.settings.bottleneck != self.settings.bottleneck and "probe" in self.metrics_:
-            probed = {k: v for k, v in self.metrics_["probe"].items() if k != "told"}
-            other.metrics_ = {**other.metrics_, "probe": probed}
-        return other
-
-    def _fit_condition(self, windows: Windows) -> None:
-        """The encoders of the kept attributes, and how their features lie."""
-        known = self._known(windows)
-        for name in self.policy_.keep:
-            self._fit_encoder(known, name)
-        self._learn_centres(known)
-        self._learn_spreads(known)
-
-    def _known(self, windows: Windows) -> Windows:
-        """The windows whose kept classes are all known."""
-        return windows.select(self._kept(windows).min(1) != UNKNOWN)
-
-    def _fit_autoencoder(self, windows: Windows) -> None:
-        chosen, seed = self.settings, derived_seed(self.seed, _CODER)
-        with seeded(seed):
-            net = cast(Autoencoder, self._blank_net("autoencoder").to(self.device))
-        gather = self._gather(windows)
-        if chosen.small:
-            start_linear(net, gather, len(windows), seed)
+        self.networks_ = {}
+        training, signals = self.settings.training, windows.on(self.device)
+        # Section IV-A: the autoencoder, equation (4).
+        with seeded(derived_seed(self.seed, _AUTOENCODER)):
+            autoencoder = self._build_autoencoder().to(self.device)
         self.metrics_["autoencoder_loss"] = train_autoencoder(
-            net,
-            gather,
+            autoencoder,
+            signals.__getitem__,
             len(windows),
-            chosen.divergence,
-            chosen.coder_course(len(windows)),
-            seed,
+            training.kl_weight,
+            training.config(len(windows), "autoencoder"),
+            derived_seed(self.seed, _AUTOENCODER),
             self.checkpoint,
         )
-        self.nets_["autoencoder"] = net
-
-    def _fit_encoder(self, windows: Windows, name: str) -> None:
-        net, losses = self.train_encoder(windows, name, self.checkpoint)
-        self.nets_[f"encoder.{name}"], self.metrics_[f"encoder_loss_{name}"] = net, losses
-
-    def train_encoder(
-        self, windows: Windows, name: str, checkpoint: Checkpoint | None = None
-    ) -> tuple[nn.Module, list[float]]:
-        """A contrastive encoder of one attribute, equation (6), from windows in standard units."""
-        windows = windows.select(windows.codes(name) != UNKNOWN)
-        seed = derived_seed(self.seed, _ENCODER + sorted(self.classes_).index(name))
-        with seeded(seed):
-            net = self._blank_net(f"encoder.{name}").to(self.device)
-            points = self._class_points(name)
-        losses = train_encoder(
-            net,
-            self._gather(windows),
-            self._tensor(windows.codes(name)),
-            self.settings.temperature,
-            self.settings.reader_course(len(windows)),
-            seed,
-            points=points,
-            stage=f"encoder-{name}",
-            checkpoint=checkpoint,
-        )
-        return net, losses
-
-    def _class_points(self, name: str) -> ClassPoints | None:
-        if self.settings.contrast == "windows":
-            return None
-        return ClassPoints(len(self.classes_[name]), self.settings.features).to(self.device)
-
-    @torch.no_grad()
-    def encoded(self, encoder: nn.Module, windows: Windows) -> torch.Tensor:
-        """What an encoder makes of windows in standard units: (n, features)."""
-        gather = self._gather(windows)
-        return torch.cat(
-            [encoder(gather(self._places(rows))) for rows in pieces(len(windows), self.device)]
-        )
-
-    def _add_hidden(self, windows: Windows, name: str) -> None:
-        """Its auxiliary model; all other networks stay."""
-        windows = windows.select(windows.codes(name) != UNKNOWN)
-        seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
-        with seeded(seed):
-            net = cast(LatentReader, self._blank_net(f"auxiliary.{name}").to(self.device))
-        self.metrics_[f"auxiliary_loss_{name}"] = train_reader(
-            net,
-            self._latents(windows).__getitem__,
-            self._features(windows),
-            self._tensor(windows.codes(name)),
-            self.settings.reader_course(len(windows)),
-            seed,
-            stage=f"auxiliary-{name}",
+        # Section IV-B: an encoder of each kept attribute, equation (6).
+        for name in self.policy_.keep:
+            encoder, losses = self.train_encoder(windows, name, self.checkpoint)
+            self.networks_[_encoder(name)] = encoder
+            self.metrics_[f"encoder_loss_{name}"] = losses
+        # Equation (5), with the condition of (7).
+        with seeded(derived_seed(self.seed, _DENOISER)):
+            unet = self._build_unet(autoencoder.latent_shape).to(self.device)
+        diffusion = LatentDiffusion(autoencoder, unet, self._schedule()).to(self.device)
+        self.metrics_["denoiser_loss"] = diffusion.fit_denoiser(
+            signals.__getitem__,
+            self._make_conditions(windows),
+            training.config(len(windows)),
+            derived_seed(self.seed, _DENOISER),
+            dropout=training.condition_dropout,
+            ema_decay=training.ema_decay,
             checkpoint=self.checkpoint,
         )
-        self.nets_ = {**self.nets_, f"auxiliary.{name}": net}
+        self.networks_["diffusion"] = diffusion
+        # Section IV-C: an auxiliary model of each hidden attribute.
+        for name in self.policy_.hide:
+            self._fit_auxiliary(windows, name)
 
-    # The bottleneck.
+    def train_encoder(
+        self, windows: Windows, attribute: str, checkpoint: Checkpoint | None = None
+    ) -> tuple[nn.Module, list[float]]:
+        """A contrastive encoder of one attribute, from windows in standard units, and its losses.
 
-    def _learn_spreads(self, windows: Windows) -> None:
-        """How features of a class lie around its centre: a square root of their covariance."""
-        codes, _ = joint_classes(windows, self.policy_.keep)
-        features = self._features(windows).cpu().double().numpy()
-        roots = []
-        for code in range(len(self.cells_)):
-            around = features[codes == code] - self.centres_[code]
-            sizes, directions = np.linalg.eigh(around.T @ around / len(around))
-            roots.append(directions * np.sqrt(sizes.clip(min=0)))
-        self.spreads_ = np.stack(roots).astype(np.float32)
-
-    @torch.no_grad()
-    def _told(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> torch.Tensor:
-        """z_U, where noise takes the place of a share of what it says beyond its class.
-
-        c + (1 - b) (z_U - c) + sqrt(b (1 - b)) noise, with c the centre of the nearest class and
-        noise of the covariance of that class. Of what is told beyond c, which has 1 - b of the
-        variance that it has in z_U, the share b is noise; at b = 1 nothing but c is told.
+        No hidden attribute has a part in it.
         """
-        share = np.asarray(strength.get(_BOTTLENECK, self.settings.bottleneck), np.float32)
-        if (share < 0).any() or (share > 1).any():
-            raise Refusal(f"strength '{_BOTTLENECK}' must be from 0 to 1")
-        share = np.broadcast_to(share, len(windows))
-        centres = torch.from_numpy(self.centres_).to(self.device)
-        if (share == 1).all():  # what z_U says beyond its class need not be known
-            return centres[self._cells(windows)]
-        told = super()._told(windows, strength, rng)
-        if self.settings.told == "class" or not share.any():
-            return told
-        cells = self._cells(windows, told)
-        drawn = rng.standard_normal((len(windows), told.shape[1]), dtype=np.float32)
-        roots = torch.from_numpy(self.spreads_).to(self.device)[cells]
-        noise = (roots @ torch.from_numpy(drawn).to(self.device).unsqueeze(2)).squeeze(2)
-        part = torch.from_numpy(share.copy()).to(self.device).unsqueeze(1)
-        own = told - centres[cells]
-        mixed = centres[cells] + (1 - part) * own + (part * (1 - part)).sqrt() * noise
-        return nn.functional.normalize(mixed)
+        windows = windows.select(windows.codes(attribute) != UNKNOWN)
+        seed = self._seed_of(_ENCODER, attribute)
+        with seeded(seed):
+            encoder = self._build_network(_encoder(attribute)).to(self.device)
+        signals, codes = windows.on(self.device), self._tensor(windows.codes(attribute))
+        temperature = self.settings.training.temperature
 
-    def _probe_condition(self, windows: Windows) -> None:
-        """What encoders tell of people whom they were not trained on, by probes."""
-        windows = self._known(windows)
+        def loss(index: torch.Tensor) -> torch.Tensor:
+            return info_nce(encoder(signals[index]).float(), codes[index], temperature)
+
+        config = self.settings.training.config(len(windows), "encoder")
+        losses = train_network(
+            f"encoder-{attribute}",
+            encoder,
+            loss,
+            len(windows),
+            config,
+            seed,
+            self.device,
+            checkpoint,
+        )
+        return encoder, losses
+
+    def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
+        """The auxiliary model of a hidden attribute, on clean latents (universal guidance)."""
+        windows = windows.select(windows.codes(attribute) != UNKNOWN)
+        seed = self._seed_of(_AUXILIARY, attribute)
+        with seeded(seed):
+            network = self._build_network(_auxiliary(attribute)).to(self.device)
+        signals, codes = windows.on(self.device), self._tensor(windows.codes(attribute))
+        latents = self._diffusion.autoencoder.all_latents(signals.__getitem__, len(windows))
+        features = self._make_conditions(windows)
+
+        def loss(index: torch.Tensor) -> torch.Tensor:
+            return cross_entropy(network(latents[index], features[index]), codes[index])
+
+        config = self.settings.training.config(len(windows), "encoder")
+        self.metrics_[f"auxiliary_loss_{attribute}"] = train_network(
+            f"auxiliary-{attribute}",
+            network,
+            loss,
+            len(windows),
+            config,
+            seed,
+            self.device,
+            self.checkpoint,
+        )
+        self.networks_ = {**self.networks_, _auxiliary(attribute): network}
+
+    def _add_hidden(self, windows: Windows, attribute: str) -> None:
+        self._check_hidden_acts(attribute)
+        self._fit_auxiliary(windows, attribute)
+
+    # Condition.
+
+    def _make_condition(self, signal: torch.Tensor) -> torch.Tensor:
+        """z_U, of all kept attributes side by side (section V-K), together of length 1."""
+        parts = [self.networks_[_encoder(name)](signal) for name in self.policy_.keep]
+        return torch.cat(parts, dim=1) / len(parts) ** 0.5
+
+    def condition_probe(self, windows: Windows) -> tuple[ConditionProbe, ...]:
+        """How well every attribute that is not kept is predicted from z_U.
+
+        Encoders are trained without half of the people, and probes predict these people's
+        attributes from their z_U.
+
+        Parameters
+        ----------
+        windows
+            The training windows.
+
+        Returns
+        -------
+        tuple of ConditionProbe
+            One for each attribute that can be predicted; none where there are too few people.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        windows = self._standard(windows)
+        windows = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
         held = held_out_people(windows, self.policy_.hide[0], derived_seed(self.seed, _PROBE))
         if held is None:
-            return
-        rehearsal, apart = copy.copy(self), windows.select(held)
-        rehearsal.nets_, rehearsal.metrics_, rehearsal.checkpoint = {}, {}, None
-        rehearsal._fit_condition(windows.select(~held))
-        told = rehearsal._told(apart, {}, np.random.default_rng(self.seed)).cpu().numpy()
-        features = rehearsal._features(apart)
-        cells = rehearsal._cells(apart, features).cpu().numpy()
-        self.metrics_["probe"] = {
-            "people": len(np.unique(apart.subject)),
-            "windows": len(apart),
-            "z_U": probes(features.cpu().numpy(), cells, apart),
-            "told": probes(told, cells, apart),
+            return ()
+        rehearsal, train, unseen = copy.copy(self), windows.select(~held), windows.select(held)
+        rehearsal.networks_ = {
+            _encoder(name): self.train_encoder(train, name)[0] for name in self.policy_.keep
         }
+        codes, classes = joint_classes(train, self.policy_.keep)
+        known, features = (
+            rehearsal._make_conditions(part).cpu().numpy() for part in (train, unseen)
+        )
+        centers = np.stack([known[codes == code].mean(0) for code in range(len(classes))])
+        centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+        found = probes(features, (features @ centers.T).argmax(1), unseen)
+        people = len(np.unique(unseen.subject))
+        return tuple(
+            ConditionProbe(name, "z_U", **probe, people=people, windows=len(unseen))
+            for name, probe in found.items()
+            if name not in self.policy_.keep
+        )
 
-    # The coin.
+    # Guidance and sampling.
 
-    def _learn_roles(self, windows: Windows) -> None:
-        """The combinations of hidden classes that a coin is thrown for; none without a coin."""
-        self.roles_ = np.zeros((0, len(self._drawn())), np.int64)
-        if not self.settings.coin or not self._drawn():
-            return
-        _, self.roles_ = joint_classes(windows, self._drawn())
-        if not len(self.roles_):
-            raise Refusal("setting 'coin' needs windows whose hidden classes are all known")
-
-    def _drawn(self) -> list[str]:
-        """The hidden attributes that a coin is thrown for.
-
-        Not who it is: each window would be made after one of the people in the training.
-        """
-        return [name for name in self.policy_.hide if name != "subject"]
-
-    def _own_roles(self, windows: Windows) -> torch.Tensor:
-        """Those of the windows that the generator learns from."""
-        codes = np.full(len(windows), UNKNOWN)
-        if len(self.roles_):
-            codes, _ = joint_classes(windows, self._drawn())
-        return self._roles(codes)
-
-    def _roles(self, codes: np.ndarray) -> torch.Tensor:
-        """One 1 in a row, for the combination of hidden classes; none where it is UNKNOWN."""
-        which = torch.arange(len(self.roles_), device=self.device)
-        return (self._tensor(codes).unsqueeze(1) == which).float()
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
 
     def _inputs(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, torch.Tensor]:
-        inputs = super()._inputs(windows, strength, rng)
-        if self.settings.coin and len(self.roles_):
-            drawn = rng.integers(len(self.roles_), size=len(windows))
-        else:
-            drawn = np.full(len(windows), UNKNOWN)
-        return {**inputs, _ROLE: self._roles(drawn)}
-
-    def _leading(self, piece: Inputs) -> torch.Tensor:
-        return torch.cat([piece["told"], piece[_ROLE]], dim=1)
-
-    def _beside(self, piece: Inputs) -> torch.Tensor | None:
-        """The drawn class: amplified to the end, it spoils details that the kept one needs.
-
-        Where it was learnt by itself: in older runs it was dropped whenever the kept one was.
-        """
-        if not len(self.roles_) or not self.apart_:
-            return None
-        return torch.cat([torch.zeros_like(piece["told"]), piece[_ROLE]], dim=1)
-
-    # What guided diffusion asks for.
-
-    def _space(self) -> tuple[int, ...]:
-        latent = cast(Autoencoder, self.nets_["autoencoder"]).latent
-        # The paper's U-Net goes along the latents as along a signal of one channel.
-        return latent if self.settings.small or len(latent) > 1 else (1, *latent)
-
-    def _latents(self, windows: Windows) -> torch.Tensor:
-        gather, net = self._gather(windows), cast(Autoencoder, self.nets_["autoencoder"])
-        with torch.no_grad():
-            parts = [
-                net.latents(gather(self._places(rows)))
-                for rows in pieces(len(windows), self.device)
-            ]
-        return torch.cat(parts).view(-1, *self._space())
-
-    def _finished(self, made: torch.Tensor) -> torch.Tensor:
-        net = cast(Autoencoder, self.nets_["autoencoder"])
-        return net.windows(made.view(-1, *net.latent))
-
-    def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
-        """z_U, of all kept attributes side by side (section V-K), together of length 1."""
-        parts = [self.nets_[f"encoder.{name}"](signal) for name in self.policy_.keep]
-        return torch.cat(parts, dim=1) / len(parts) ** 0.5
-
-    def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
-        """log p(S | z_U, z) by the auxiliary model."""
-        scores: torch.Tensor = self.nets_[f"auxiliary.{name}"](clean, told)
-        return scores.log_softmax(1)
-
-    @torch.no_grad()
-    def _read(self, windows: Windows, name: str) -> torch.Tensor:
-        return self._likely(name, self._latents(windows), self._features(windows))
-
-    def _net_names(self) -> tuple[str, ...]:
-        return (
-            "autoencoder",
-            *(f"encoder.{name}" for name in self.policy_.keep),
-            "generator",
-            *(f"auxiliary.{name}" for name in self.policy_.hide),
-        )
-
-    def _blank_net(self, which: str) -> nn.Module:
-        chosen, shape = self.settings, self._real_shape()
-        if which == "autoencoder":
-            return self._blank_autoencoder(shape)
-        if which.startswith("encoder."):
-            if chosen.small:
-                return SmallEncoder(shape, chosen.features, chosen.sizes("encoder")[0])
-            return PublishedEncoder(shape, chosen.published_encoder())
-        size, told = int(np.prod(self._space())), chosen.features * len(self.policy_.keep)
-        if which != "generator":
-            classes = len(self.classes_[which.removeprefix("auxiliary.")])
-            return LatentReader(size, told, classes, chosen.sizes("reader"))
-        whole = told + len(self.roles_)
-        if chosen.small:
-            return ResidualDenoiser(size, whole, chosen.width, chosen.blocks, self._levels())
-        return UNet(self._space(), chosen.unet(len(self._space()) == 3, whole))
-
-    def _blank_autoencoder(self, shape: tuple[int, ...]) -> Autoencoder:
-        chosen = self.settings
-        if chosen.small:
-            return convolutional_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
-        if len(shape) == 3:
-            return grid_autoencoder(shape, widths=chosen.sizes("coder"))
-        return dense_autoencoder(shape, chosen.latent, chosen.sizes("coder"))
-
-    def _state(self) -> dict[str, np.ndarray]:
+        """Everything that the output is made from: noise, z_U, scales and hidden classes."""
+        shape = (len(windows), *self._diffusion.latent_shape)
         return {
-            **super()._state(),
-            "spreads": self.spreads_,
-            "roles": self.roles_,
-            "apart": np.array([self.apart_]),
+            "noise": torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)),
+            "condition": self._make_conditions(windows),
+            **self._guidance_inputs(windows, strength, rng),
         }
 
-    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.spreads_ = state["spreads"]
-        self.roles_ = state.get("roles", np.zeros((0, 1), np.int64))  # older runs have no coin
-        self.apart_ = bool(state.get("apart", np.array([False]))[0])
-        super()._restore(state)
+    @torch.no_grad()
+    def _sample(self, inputs: Inputs) -> torch.Tensor:
+        """Windows in standard units from noise z_T, by equation (12)."""
+        guidance, sampling, model = self.settings.guidance, self.settings.sampling, self._diffusion
+        schedule, denoiser = model.schedule, autocast_bf16(model.denoiser)
+        avoids = any(name.startswith("negative") for name in inputs)
+        full = avoids and guidance.gradient == "full"  # differentiates the denoiser too
+        sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
+        z = inputs["noise"]
+        for t, t_next in sampler:
+            with torch.set_grad_enabled(full):
+                z = z.detach().requires_grad_(full)
+                # Equation (7): towards the kept attributes.
+                noise = classifier_free(
+                    denoiser, z, t, inputs["condition"], inputs["guidance_scale"]
+                )
+                # Equation (11): the clean latents that this points to.
+                clean = schedule.to_clean(z, noise, t).clamp(model.low, model.high)
+            if avoids:  # equation (12): away from the hidden classes
+                clean = negative_guidance(
+                    z,
+                    clean,
+                    t,
+                    schedule,
+                    lambda clean: self._log_likelihood(inputs, clean),
+                    guidance.gradient,
+                ).clamp(model.low, model.high)
+            z = sampler.step(z.detach(), clean, t, t_next)
+        return model.decode(z)
+
+    def _hidden_log_probs(
+        self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
+    ) -> torch.Tensor:
+        """log p(S | z_U, z_0) by the auxiliary model."""
+        logits: torch.Tensor = self.networks_[_auxiliary(attribute)](clean, condition)
+        return logits.log_softmax(1)
+
+    def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
+        return self._diffusion.encode(signal)
+
+    # Networks of this policy and these windows.
+
+    @property
+    def _diffusion(self) -> LatentDiffusion:
+        return cast(LatentDiffusion, self.networks_["diffusion"])
+
+    def _network_names(self) -> tuple[str, ...]:
+        encoders = [_encoder(name) for name in self.policy_.keep]
+        return ("diffusion", *encoders, *(_auxiliary(name) for name in self.policy_.hide))
+
+    def _build_network(self, which: str) -> nn.Module:
+        sizes, shape = self.settings.networks, self._real_shape
+        kind, _, attribute = which.partition(" of ")
+        if kind == "encoder":
+            dims = 2 if len(shape) == 3 else sizes.encoder_kernel_dims
+            layers = FeatureSettings(
+                sizes.encoder_channels, sizes.encoder_hidden_sizes, sizes.features, dims
+            )
+            return ContrastiveEncoder(shape, layers)
+        if kind == "auxiliary":
+            latent = int(np.prod(self._diffusion.latent_shape))
+            num_classes = len(self.classes_[attribute])
+            return AuxiliaryModel(latent, self._condition_size, num_classes, sizes.auxiliary_sizes)
+        autoencoder = self._build_autoencoder()
+        unet = self._build_unet(autoencoder.latent_shape)
+        return LatentDiffusion(autoencoder, unet, self._schedule())
+
+    def _build_autoencoder(self) -> Autoencoder:
+        sizes, shape = self.settings.networks, self._real_shape
+        if len(shape) == 3:  # section V-A5
+            return grid_autoencoder(shape, widths=sizes.autoencoder_channels)
+        return dense_autoencoder(shape, sizes.latent_size, sizes.autoencoder_sizes)
+
+    def _build_unet(self, latent_shape: tuple[int, ...]) -> UNet:
+        """Kernels of 1 x 3 along the latents of signals, of 3 x 3 on those of images."""
+        sizes, dims = self.settings.networks, 1 if len(latent_shape) == 1 else 2
+        layers = UNetSettings(sizes.unet_width, sizes.unet_blocks, self._condition_size, dims)
+        return UNet(latent_shape, layers)
+
+    @property
+    def _condition_size(self) -> int:
+        return self.settings.networks.features * len(self.policy_.keep)
+
+    def _schedule(self) -> NoiseSchedule:
+        return NoiseSchedule.linear(self.settings.sampling.timesteps)
+
+    def _seed_of(self, use: int, attribute: str) -> int:
+        return derived_seed(self.seed, use + sorted(self.classes_).index(attribute))
+
+
+def _encoder(attribute: str) -> str:
+    return f"encoder of {attribute}"
+
+
+def _auxiliary(attribute: str) -> str:
+    return f"auxiliary of {attribute}"

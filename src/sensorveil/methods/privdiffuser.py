@@ -1,161 +1,522 @@
-"""PrivDiffuser: windows made from noise, led towards what is kept and away from what is hidden.
+"""PrivDiffuser: windows made from noise, guided towards what is kept and away from what is hidden.
 
 Yang and Ardakanian, PrivDiffuser: Privacy-Guided Diffusion Model for Data Obfuscation in Sensor
-Networks (2025).
+Networks (2025). Sections and equations below are the paper's. Code of the authors:
+https://github.com/sustainable-computing/PrivDiffuser
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
 import numpy as np
 import torch
+from pydantic import Field
 from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
 
-from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.diffusion.features import FeatureNet
-from sensorveil.diffusion.privdiffusion import train_auxiliary, train_surrogate
-from sensorveil.diffusion.training import FromVelocity
-from sensorveil.diffusion.unet import UNet
-from sensorveil.methods.guided import GuidedDiffusion
-from sensorveil.methods.pieces import pieces
-from sensorveil.methods.privdiffuser_settings import PRESETS, PrivDiffuserSettings
-from sensorveil.train import derived_seed, seeded
+from sensorveil.cuda_graphs import Inputs
+from sensorveil.data.windows import UNKNOWN, Windows, batches
+from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings, train_surrogate
+from sensorveil.diffusion.guidance import classifier_free, negative_guidance
+from sensorveil.diffusion.samplers import SAMPLERS
+from sensorveil.diffusion.schedule import NoiseSchedule
+from sensorveil.diffusion.training import VelocityDenoiser, autocast_bf16, train_denoiser
+from sensorveil.diffusion.unet import UNet, UNetSettings
+from sensorveil.methods.negative_guidance import (
+    GuidanceSettings,
+    NegativelyGuided,
+    SamplingSettings,
+)
+from sensorveil.methods.settings import Settings
+from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
+from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train
 
-_SURROGATE, _GENERATOR, _AUXILIARY = 11, 12, 13  # what seeds are for
+_SURROGATE, _DENOISER, _AUXILIARY = 11, 12, 13  # uses of the seed
+_MINE = 2**20  # added to the seed of an auxiliary model; epochs use the smaller numbers
+
+# Regularisation of the auxiliary models (sections 4.3.2 and 4.4). The networks are in
+# `sensorveil.diffusion`: the U-Net in unet.py, surrogate and auxiliary models in features.py.
 
 
-class PrivDiffuser(GuidedDiffusion):
-    """A diffusion model told what the kept attributes' classifier makes of a window.
+class MutualInformation(nn.Module):
+    """MINE between z_s and each kept attribute: MI(z_s, y_k) of equations (18) and (24).
 
-    Nothing else of the window goes into the new one, but for what the guidance avoids: with
-    `avoids=predicted` the hidden classes that are read from it, with `wearer` the true ones.
+    Parameters
+    ----------
+    num_classes
+        Classes of each kept attribute.
+    features
+        Numbers in z_s.
 
-    Preset `paper` has the sizes of section 5.4 on MotionSense: 1,000 levels from 1e-4 to 0.02, 50
-    steps of DDIM, w1 7.8, w2 0.05, w3 8. `mobiact-gender`, `mobiact-weight` and `wifihar` are those
-    for the other datasets. `diffusion` and `negation` are the paper's baselines at the sizes of
-    `fast`: no negative condition, and no regularisation. What the paper leaves out, or differs:
+    Examples
+    --------
+    >>> estimator = MutualInformation([4, 3], features=60)
+    >>> labels = torch.zeros(8, 2, dtype=torch.long)
+    >>> estimator.information(torch.zeros(8, 60), labels).shape
+    torch.Size([2])
+    """
 
-    - batches of 512 for a GPU, theirs are 128 (8 on WiFi-HAR); the rate is twice theirs (2e-4),
-      where their warm-up ends. One cycle of the rate in place of warm-up and cosine.
-    - the averaged weights sample; the paper does not speak of an average.
-    - cross-entropy as the paper says, where their code has the binary one of a softmax.
-    - `avoids`: theirs is `wearer`, and so it is in their presets. It needs true labels, and in
-      `fast` it shows the class to whoever trains on the output. On validation windows of
-      MotionSense (told the class, full attackers, one seed; the recipe's part `chosen`) the best of
-      those who have the output alone has an AUC of 0.87 with `wearer`, 0.83 with `predicted`, 0.51
-      with `none` and 0.51 with `random`. The default is `random`: it evens out what fixed models
-      read.
-    - `told=class` is ours: the generator is told the mean features of the class, and no more. So is
-      the best of several `tries`.
+    log_average: torch.Tensor
 
-    Preset `fast` is ours. Its sizes, `keep`, `tries` and steps were chosen on 4,000 validation
-    windows of MotionSense by what fixed models read there, then without a panel: activity in 96.5%
-    (raw 97.6).
+    def __init__(self, num_classes: Sequence[int], features: int) -> None:
+        super().__init__()
+        self.num_classes = tuple(num_classes)
+        self.networks = nn.ModuleList(MineNet(count, features) for count in num_classes)
+        self.register_buffer("log_average", torch.full((len(self.num_classes),), -math.inf))
 
+    def information(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The estimate for each attribute, in nats: (attributes,)."""
+        return torch.stack([lower_bound(*pair) for pair in self._scores(features, labels)])
+
+    def loss(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """What to minimise for sharp estimates; moves the averages that correct its gradient."""
+        losses = []
+        for number, (joint, marginal) in enumerate(self._scores(features, labels)):
+            average = updated_average(self.log_average[number], marginal)
+            self.log_average[number] = average
+            losses.append(corrected_loss(joint, marginal, average))
+        return torch.stack(losses).sum()
+
+    def _scores(
+        self, features: torch.Tensor, labels: torch.Tensor
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """T of true pairs and of shuffled pairs, for each attribute."""
+        # Windows of a batch come in random order, so moving features by one place shuffles them.
+        both, found = torch.cat([features, features.roll(1, 0)]), []
+        for number, (network, count) in enumerate(
+            zip(self.networks, self.num_classes, strict=True)
+        ):
+            label = one_hot(labels[:, number], count).to(features.dtype)
+            joint, marginal = network(torch.cat([label, label]), both).chunk(2)
+            found.append((joint, marginal))
+        return found
+
+
+def regularised_loss(
+    features: torch.Tensor,
+    logits: torch.Tensor,
+    hidden: torch.Tensor,
+    kept: torch.Tensor,
+    estimator: MutualInformation,
+    weight: float,
+) -> torch.Tensor:
+    """Cross-entropy plus w_3 sum_k MI(z_s, y_k), equations (18) and (24).
+
+    An estimate below zero says that T is poor, not that there is less information, so it counts as
+    zero; the paper does not cut there.
+    """
+    information = estimator.information(features.float(), kept).clamp(min=0).sum()
+    return cross_entropy(logits, hidden) + weight * information
+
+
+# Settings and presets (section 5.4).
+
+
+class PrivDiffuserNetworks(Settings):
+    """Sizes of the networks.
+
+    Parameters
+    ----------
+    kernel_dims
+        Dimensions of all kernels on signals: 2 in the paper.
+    unet_width, unet_blocks, patch_size
+        Shape of the U-Net, see `UNetSettings`.
+    conditioning
+        "adaptive" is equation (13); "additive" is what the authors' code does.
+    downsampling
+        "strided", or "mean" of neighbours, as the authors' code does on WiFi-HAR.
+    prediction
+        What the U-Net gives: "noise", as in the paper, or "velocity" (see `VelocityDenoiser`).
+    channels, hidden_sizes
+        Layers of the surrogate and the auxiliary models, see `FeatureSettings`.
+    """
+
+    kernel_dims: int = Field(2, ge=1, le=2)
+    unet_width: int = Field(256, gt=0)
+    unet_blocks: int = Field(2, gt=0)
+    patch_size: int = Field(1, gt=0)
+    conditioning: Literal["adaptive", "additive"] = "adaptive"
+    downsampling: Literal["strided", "mean"] = "strided"
+    prediction: Literal["noise", "velocity"] = "noise"
+    channels: tuple[int, ...] = (64, 128)
+    hidden_sizes: tuple[int, ...] = (512, 128)
+
+    def check(self) -> None:
+        """Refuse what cannot be built."""
+        self.unet(is_image=False)
+        for name in ("channels", "hidden_sizes"):
+            sizes = getattr(self, name)
+            self.require(len(sizes) > 0 and min(sizes) > 0, name, "whole numbers above 0")
+
+    def unet(self, is_image: bool) -> UNetSettings:
+        """The U-Net; images need kernels of two dimensions."""
+        return UNetSettings(
+            self.unet_width,
+            self.unet_blocks,
+            kernel_dims=2 if is_image else self.kernel_dims,
+            patch_size=1 if is_image else self.patch_size,
+            adaptive=self.conditioning == "adaptive",
+            strided=self.downsampling == "strided",
+        )
+
+    def features(self, is_image: bool) -> FeatureSettings:
+        """The surrogate and the auxiliary models."""
+        dims = 2 if is_image else self.kernel_dims
+        return FeatureSettings(self.channels, self.hidden_sizes, kernel_dims=dims)
+
+
+class PrivDiffuserTraining(Settings):
+    """Training of the networks; the denoiser's, where a name does not say otherwise.
+
+    Parameters
+    ----------
+    epochs, batch_size, learning_rate, max_steps
+        See `TrainConfig`; all networks have one batch size and one `max_steps`, 0 is no limit.
+        The paper's rate of 2e-4 is doubled for batches of 512.
+    condition_dropout
+        How often z_p is set to zero; 0.3 in the authors' code.
+    ema_decay
+        Of the averaged weights.
+    surrogate_epochs, surrogate_learning_rate
+        Of the surrogate and the auxiliary models.
+    mutual_information_weight
+        w_3 of equation (18).
+    """
+
+    epochs: int = Field(80, gt=0)
+    batch_size: int = Field(512, gt=0)
+    learning_rate: float = Field(4e-4, gt=0)
+    max_steps: int = Field(0, ge=0)
+    condition_dropout: float = Field(0.3, gt=0, lt=1)
+    ema_decay: float = Field(0.999, gt=0, lt=1)
+    surrogate_epochs: int = Field(80, gt=0)
+    surrogate_learning_rate: float = Field(4e-4, gt=0)
+    mutual_information_weight: float = Field(8.0, ge=0)
+
+    def config(self, count: int) -> TrainConfig:
+        """How the denoiser is trained on `count` windows."""
+        config = TrainConfig(self.epochs, self.batch_size, self.learning_rate)
+        return config.with_max_steps(self.max_steps, count)
+
+    def surrogate_config(self, count: int) -> TrainConfig:
+        """How the surrogate and the auxiliary models are trained on `count` windows."""
+        rate = self.surrogate_learning_rate
+        config = TrainConfig(self.surrogate_epochs, self.batch_size, rate)
+        return config.with_max_steps(self.max_steps, count)
+
+
+class PrivDiffuserSettings(Settings):
+    """The defaults are the paper's on MotionSense, with `negative_target` "random"."""
+
+    guidance: GuidanceSettings = GuidanceSettings(guidance_scale=7.8, negative_scale=0.05)
+    sampling: SamplingSettings = SamplingSettings()
+    training: PrivDiffuserTraining = PrivDiffuserTraining()
+    networks: PrivDiffuserNetworks = PrivDiffuserNetworks()
+
+
+FAST: Mapping[str, Any] = {
+    "guidance_scale": 3.0,
+    "sampler": "dpm-solver++",
+    "sampling_steps": 10,
+    "kernel_dims": 1,
+    "unet_width": 48,
+    "unet_blocks": 1,
+    "patch_size": 4,
+    "prediction": "velocity",
+    "channels": (32, 64),
+    "hidden_sizes": (256,),
+    "epochs": 100,
+    "batch_size": 128,
+    "learning_rate": 1.5e-3,
+    "max_steps": 2500,
+    "ema_decay": 0.998,
+    "surrogate_epochs": 30,
+    "surrogate_learning_rate": 2e-3,
+    # With the paper's 8 the small auxiliary model predicts nothing at all of simulated people.
+    "mutual_information_weight": 0.5,
+}
+
+_MOBIACT: Mapping[str, Any] = {
+    "negative_target": "wearer",
+    "unet_width": 64,
+    "channels": (8, 16),
+}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "fast": FAST,
+    "paper": {"negative_target": "wearer"},
+    "mobiact-gender": {**_MOBIACT, "guidance_scale": 2.5, "negative_scale": 0.5},
+    "mobiact-weight": {**_MOBIACT, "guidance_scale": 3.8, "negative_scale": 1.5},
+    "wifihar": {
+        "negative_target": "wearer",
+        "guidance_scale": 5.8,
+        "negative_scale": 0.4,
+        "mutual_information_weight": 4.0,
+        "channels": (16, 32),
+        "downsampling": "mean",
+    },
+    # The paper's baselines, at the sizes of "fast".
+    "diffusion": {**FAST, "negative_target": "none"},
+    "negation": {**FAST, "negative_target": "wearer", "mutual_information_weight": 0.0},
+}
+
+
+class PrivDiffuser(NegativelyGuided):
+    """Windows made from noise, guided by what the kept attributes' classifier makes of a window.
+
+    The denoiser is conditioned on z_p, the features of a surrogate utility model; negated
+    classifier guidance leads away from a hidden class. Nothing else of a window goes into the new
+    one, but for the class to avoid if that is the wearer's or predicted.
+
+    Preset "paper" has the paper's networks and weights on MotionSense; "mobiact-gender",
+    "mobiact-weight" and "wifihar" those for the other datasets. Preset "fast" is the same algorithm
+    with small networks for two cores, a random `negative_target`, and another sampler. "diffusion"
+    and "negation" are the paper's baselines at the sizes of "fast": without a negative condition,
+    and without regularisation.
+
+    What the paper leaves out, or what differs:
+
+    - batches have 512 windows (128 in the paper, 8 on WiFi-HAR), the learning rate runs one cycle
+      (warm-up and cosine there), weights are averaged;
+    - cross-entropy as the paper says, where the authors' code has the binary one of a softmax;
+    - samples are held within the range of the training data.
+
+    Parameters
+    ----------
+    preset : str, default "fast"
+        Settings to start from.
+    seed : int, default 0
+        Seed of all networks and batches.
+    device : str, default "cpu"
+        Where the networks are.
+    **settings
+        See `PrivDiffuserSettings` and its groups, by name: `guidance_scale=2.0`.
+
+    Examples
+    --------
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> obfuscator = PrivDiffuser(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator = PrivDiffuser(epochs=1, surrogate_epochs=1, unet_width=8)
+    >>> obfuscator = obfuscator.fit(windows, keep="activity", hide="gender")
     >>> obfuscator.strength_names()
-    ('keep', 'gender')
-    >>> obfuscator.obfuscate(windows, {"keep": 2.0, "gender": 0.1}, seed=1).shape
+    ('guidance_scale', 'gender')
+    >>> obfuscator.obfuscate(windows, {"guidance_scale": 2.0, "gender": 0.1}, seed=1).shape
     (2, 32)
-    >>> obfuscator.add_hidden(windows, "weight").policy_.hide  # trains one small model
+    >>> obfuscator.add_hidden(windows, "weight").policy_.hide  # trains one small network
     ('gender', 'weight')
     """
 
     name = "privdiffuser"
-    summary = "a diffusion model led towards the kept attributes and away from the hidden ones"
+    summary = "diffusion guided to kept attributes, away from hidden ones"
     Settings = PrivDiffuserSettings
     presets = PRESETS
     settings: PrivDiffuserSettings
-    of_readers = ("regularise",)
+
+    # Training.
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        known = windows.select(self._kept(windows).min(1) != UNKNOWN)
+        training, signals = self.settings.training, windows.on(self.device)
+        # Section 4.2: the surrogate utility model.
+        known = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
         seed = derived_seed(self.seed, _SURROGATE)
         with seeded(seed):
-            surrogate = self._blank_reader(self.policy_.keep).to(self.device)
+            surrogate = cast(FeatureNet, self._build_network("surrogate").to(self.device))
+        self.networks_ = {"surrogate": surrogate}
         self.metrics_["surrogate_loss"] = train_surrogate(
             surrogate,
-            self._gather(known),
-            self._tensor(self._kept(known)),
-            self.settings.reader_course(len(known)),
+            known.on(self.device).__getitem__,
+            self._tensor(self._joint_codes(known)),
+            training.surrogate_config(len(known)),
             seed,
             self.checkpoint,
         )
-        self.nets_: dict[str, nn.Module] = {"surrogate": surrogate.eval()}
-        self._learn_centres(known)
-        self._learn_limits(self._gather(windows), len(windows))
-        told, seed = self._features(windows), derived_seed(self.seed, _GENERATOR)
-        self._fit_generator(self._gather(windows), told, seed)
-        for name in self.policy_.hide:
-            self._add_hidden(windows, name)
-
-    def _add_hidden(self, windows: Windows, name: str) -> None:
-        """Its auxiliary model; the generator and all other models stay."""
-        codes = windows.codes(name)
-        windows = windows.select((codes != UNKNOWN) & (self._kept(windows).min(1) != UNKNOWN))
-        seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(name))
+        # Equation (6): the denoiser, conditioned on z_p.
+        seed = derived_seed(self.seed, _DENOISER)
         with seeded(seed):
-            net = self._blank_reader((name,), known=self._told_size()).to(self.device)
-        self.metrics_[f"auxiliary_loss_{name}"] = train_auxiliary(
-            net,
-            self._gather(windows),
-            self._features(windows),
-            self._tensor(windows.codes(name)),
-            self._tensor(self._kept(windows)),
-            [len(self.classes_[one]) for one in self.policy_.keep],
-            self.settings.regularise,
-            self.settings.reader_course(len(windows)),
+            denoiser = self._build_network("denoiser").to(self.device)
+        self.networks_["denoiser"], self.metrics_["denoiser_loss"] = train_denoiser(
+            denoiser,
+            signals.__getitem__,
+            self._make_conditions(windows),
+            self._schedule(),
+            training.config(len(windows)),
             seed,
-            stage=f"auxiliary-{name}",
+            dropout=training.condition_dropout,
+            ema_decay=training.ema_decay,
+            velocity=self.settings.networks.prediction == "velocity",
             checkpoint=self.checkpoint,
         )
-        self.nets_ = {**self.nets_, f"auxiliary.{name}": net.eval()}
+        self.range_ = self._range_of(windows)
+        # Section 4.3: an auxiliary privacy model of each hidden attribute.
+        for name in self.policy_.hide:
+            self._fit_auxiliary(windows, name)
 
-    # What guided diffusion asks for.
+    def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
+        """Equations (18) and (24), on clean windows (universal guidance, section 4.3.3)."""
+        codes = windows.codes(attribute)
+        windows = windows.select(
+            (codes != UNKNOWN) & (self._joint_codes(windows).min(1) != UNKNOWN)
+        )
+        training, signals = self.settings.training, windows.on(self.device)
+        hidden = self._tensor(windows.codes(attribute))
+        kept = self._tensor(self._joint_codes(windows))
+        z_p, weight = self._make_conditions(windows), training.mutual_information_weight
+        seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(attribute))
+        with seeded(seed):
+            network = self._build_network(_auxiliary(attribute)).to(self.device)
+        with seeded(derived_seed(seed, _MINE)):
+            sizes = [len(self.classes_[name]) for name in self.policy_.keep]
+            estimator = MutualInformation(sizes, z_p.shape[1]).to(self.device)
 
-    def _space(self) -> tuple[int, ...]:
-        return self._real_shape()
+        def predict(index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            z_s, (logits,) = network(signals[index], z_p[index])
+            return z_s, logits
 
-    def _encoded(self, signal: torch.Tensor) -> torch.Tensor:
+        def estimator_loss(index: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                z_s, _ = predict(index)
+            return estimator.loss(z_s.float(), kept[index])
+
+        def auxiliary_loss(index: torch.Tensor) -> torch.Tensor:
+            z_s, logits = predict(index)
+            if not weight:
+                return cross_entropy(logits, hidden[index])
+            return regularised_loss(z_s, logits, hidden[index], kept[index], estimator, weight)
+
+        targets = [TrainingTarget(network, auxiliary_loss)]
+        if weight:  # the estimator and the auxiliary model in turns
+            targets = [TrainingTarget(estimator, estimator_loss), *targets]
+        losses = train(
+            f"auxiliary-{attribute}",
+            targets,
+            len(windows),
+            training.surrogate_config(len(windows)),
+            seed,
+            self.device,
+            self.checkpoint,
+        )
+        self.metrics_[f"auxiliary_loss_{attribute}"] = losses[-1]
+        self.networks_ = {**self.networks_, _auxiliary(attribute): network.eval()}
+
+    def _add_hidden(self, windows: Windows, attribute: str) -> None:
+        self._check_hidden_acts(attribute)
+        self._fit_auxiliary(windows, attribute)
+
+    def _range_of(self, windows: Windows) -> torch.Tensor:
+        """The smallest and the largest number of each channel: (2, channels, 1, ...)."""
+        signals, index = windows.on("cpu"), torch.arange(len(windows))
+        axes = [0, *range(2, len(windows.shape) + 1)]
+        parts = [signals[index[rows]] for rows in batches(len(windows), size=2048)]
+        low = torch.stack([part.amin(axes) for part in parts]).amin(0)
+        high = torch.stack([part.amax(axes) for part in parts]).amax(0)
+        return torch.stack([low, high]).view(2, -1, *[1] * (len(windows.shape) - 1))
+
+    # Condition.
+
+    def _make_condition(self, signal: torch.Tensor) -> torch.Tensor:
         """z_p."""
-        features: torch.Tensor = self.nets_["surrogate"](signal)[0]
+        features: torch.Tensor = self.networks_["surrogate"](signal)[0]
         return features
 
-    def _likely(self, name: str, clean: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
-        """log p(y_s | z_p, x) by the auxiliary model."""
-        _, (scores,) = self.nets_[f"auxiliary.{name}"](clean, told)
-        logs: torch.Tensor = scores.log_softmax(1)
-        return logs
+    # Guidance and sampling.
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
+
+    def _inputs(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        """Everything that the output is made from: noise, z_p, scales and hidden classes."""
+        shape = (len(windows), *windows.shape)
+        return {
+            "noise": torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)),
+            "condition": self._make_conditions(windows),
+            **self._guidance_inputs(windows, strength, rng),
+        }
 
     @torch.no_grad()
-    def _read(self, windows: Windows, name: str) -> torch.Tensor:
-        gather, told = self._gather(windows), self._features(windows)
-        return torch.cat(
-            [
-                self._likely(name, gather(self._places(rows)), told[rows])
-                for rows in pieces(len(windows), self.device)
-            ]
+    def _sample(self, inputs: Inputs) -> torch.Tensor:
+        """Windows in standard units from noise x_T, by equation (20)."""
+        guidance, sampling, schedule = (
+            self.settings.guidance,
+            self.settings.sampling,
+            self._schedule(),
         )
+        denoiser, (low, high) = (
+            autocast_bf16(self.networks_["denoiser"]),
+            self.range_.to(self.device),
+        )
+        avoids = any(name.startswith("negative") for name in inputs)
+        full = avoids and guidance.gradient == "full"  # differentiates the denoiser too
+        sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
+        x = inputs["noise"]
+        for t, t_next in sampler:
+            with torch.set_grad_enabled(full):
+                x = x.detach().requires_grad_(full)
+                # Equation (12): towards the kept attributes.
+                noise = classifier_free(
+                    denoiser, x, t, inputs["condition"], inputs["guidance_scale"]
+                )
+                # Equation (19): the clean windows that this points to.
+                clean = schedule.to_clean(x, noise, t).clamp(low, high)
+            if avoids:  # equations (20) and (23): away from the hidden classes
+                clean = negative_guidance(
+                    x,
+                    clean,
+                    t,
+                    schedule,
+                    lambda clean: self._log_likelihood(inputs, clean),
+                    guidance.gradient,
+                ).clamp(low, high)
+            x = sampler.step(x.detach(), clean, t, t_next)
+        return x
 
-    def _net_names(self) -> tuple[str, ...]:
-        return ("surrogate", "generator", *(f"auxiliary.{name}" for name in self.policy_.hide))
+    def _hidden_log_probs(
+        self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
+    ) -> torch.Tensor:
+        """log p(y_s | z_p, x_0) by the auxiliary privacy model."""
+        _, (logits,) = self.networks_[_auxiliary(attribute)](clean, condition)
+        log_probs: torch.Tensor = logits.log_softmax(1)
+        return log_probs
 
-    def _blank_net(self, which: str) -> nn.Module:
-        if which == "generator":
-            net = UNet(self._real_shape(), self.settings.unet(self._flat()))
-            plain = self.settings.predicts == "noise"
-            return net if plain else FromVelocity(net, self._levels())
+    def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
+        return signal
+
+    # Networks of this policy and these windows.
+
+    def _network_names(self) -> tuple[str, ...]:
+        return ("surrogate", "denoiser", *(_auxiliary(name) for name in self.policy_.hide))
+
+    def _build_network(self, which: str) -> nn.Module:
+        networks, shape = self.settings.networks, self._real_shape
+        is_image = len(shape) == 3
+        if which == "denoiser":
+            unet = UNet(shape, networks.unet(is_image))
+            velocity = networks.prediction == "velocity"
+            return VelocityDenoiser(unet, self._schedule()) if velocity else unet
+        layers = networks.features(is_image)
         if which == "surrogate":
-            return self._blank_reader(self.policy_.keep)
-        return self._blank_reader((which.removeprefix("auxiliary."),), self._told_size())
+            sizes = [len(self.classes_[name]) for name in self.policy_.keep]
+            return FeatureNet(shape, sizes, layers)
+        _, _, attribute = which.partition(" of ")
+        return FeatureNet(shape, (len(self.classes_[attribute]),), layers, layers.features)
 
-    def _blank_reader(self, attributes: tuple[str, ...], known: int = 0) -> FeatureNet:
-        classes = tuple(len(self.classes_[name]) for name in attributes)
-        return FeatureNet(self._real_shape(), classes, self.settings.reader(self._flat()), known)
+    def _schedule(self) -> NoiseSchedule:
+        return NoiseSchedule.linear(self.settings.sampling.timesteps)
 
-    def _told_size(self) -> int:
-        return self.settings.reader(self._flat()).features
+    def _state(self) -> dict[str, np.ndarray]:
+        return {**super()._state(), "range": self.range_.numpy()}
 
-    def _flat(self) -> bool:
-        return len(self.shape_) == 3
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.range_ = torch.from_numpy(state["range"])
+        super()._restore(state)
+
+
+def _auxiliary(attribute: str) -> str:
+    return f"auxiliary of {attribute}"

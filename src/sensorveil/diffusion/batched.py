@@ -1,0 +1,41 @@
+"""Sampling of many windows, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from sensorveil.cuda_graphs import Inputs, capture
+from sensorveil.data.windows import batches
+from sensorveil.progress import track
+
+
+def run_in_batches(
+    compute: Callable[[Inputs], torch.Tensor], inputs: Inputs, device: str
+) -> np.ndarray:
+    """The output for all rows; on a GPU the first of several batches is captured and replayed.
+
+    Parameters
+    ----------
+    compute
+        From the inputs of a batch to its output, on the device; see `capture`.
+    inputs
+        Tensors by name, with one row for each window.
+    device
+        Where to compute.
+
+    Examples
+    --------
+    >>> run_in_batches(lambda batch: 2 * batch["x"], {"x": torch.ones(300)}, "cpu").shape
+    (300,)
+    """
+    parts = [*batches(len(next(iter(inputs.values()))), device)]
+    outputs = []
+    for rows in track(parts, "windows"):
+        batch = {name: value[rows].to(device) for name, value in inputs.items()}
+        if rows.start == 0 and len(parts) > 1:
+            compute = capture(compute, batch)
+        outputs.append(compute(batch).cpu().numpy())
+    return np.concatenate(outputs)
