@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
     from sensorveil.methods.base import Obfuscator
     from sensorveil.methods.blinder import Blinder
+    from sensorveil.methods.class_diffusion import ClassDiffusion
     from sensorveil.methods.cloak import Cloak
     from sensorveil.methods.csi import CsiGenerator
     from sensorveil.methods.csi_vae import CsiVae
@@ -34,6 +35,7 @@ _MODULES = {
     "methods.autoencoder": ("AttributeCAE", "AttributeCVAE", "AttributeVAE", "GeneralVAE"),
     "methods.base": ("Obfuscator",),
     "methods.blinder": ("Blinder",),
+    "methods.class_diffusion": ("ClassDiffusion",),
     "methods.cloak": ("Cloak",),
     "methods.csi": ("CsiGenerator",),
     "methods.csi_vae": ("CsiVae",),
@@ -56,6 +58,7 @@ __all__ = [
     "AttributeCVAE",
     "AttributeVAE",
     "Blinder",
+    "ClassDiffusion",
     "Cloak",
     "CsiGenerator",
     "CsiVae",

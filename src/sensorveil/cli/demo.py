@@ -37,7 +37,7 @@ def demo(
     screen.say(
         "CLOAK makes every window anew. It is trained twice: attackers have one of their own."
     )
-    obfuscator = sensorveil.Cloak(seed=seed)
+    obfuscator = sensorveil.ClassDiffusion(seed=seed)
     with screen.bars():
         obfuscator.fit(windows.train, keep="exercise", hide="side")
         hidden = obfuscator.obfuscate(windows.test, seed=seed)

@@ -59,9 +59,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         self.body, self.mean, self.log_variance, self.decoder = body, mean, log_variance, decoder
         self.latent_shape = latent_shape
-        self.register_buffer(
-            "center", torch.zeros(latent_shape[0], *[1] * (len(latent_shape) - 1))
-        )
+        self.register_buffer("center", torch.zeros(latent_shape[0], *[1] * (len(latent_shape) - 1)))
         self.register_buffer("deviation", torch.ones(()))
 
     def encode(self, signal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

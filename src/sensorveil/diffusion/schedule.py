@@ -100,9 +100,7 @@ class NoiseSchedule:
         signal, sigma = self._factors(clean, t)
         return signal * clean + sigma * noise
 
-    def to_clean(
-        self, x: torch.Tensor, noise: torch.Tensor, t: torch.Tensor | int
-    ) -> torch.Tensor:
+    def to_clean(self, x: torch.Tensor, noise: torch.Tensor, t: torch.Tensor | int) -> torch.Tensor:
         """x_0 from x_t and its noise: equation (2) solved for x_0.
 
         >>> schedule, x = NoiseSchedule.linear(), torch.randn(4, 2, 8)
@@ -113,9 +111,7 @@ class NoiseSchedule:
         signal, sigma = self._factors(x, t)
         return (x - sigma * noise) / signal
 
-    def to_noise(
-        self, x: torch.Tensor, clean: torch.Tensor, t: torch.Tensor | int
-    ) -> torch.Tensor:
+    def to_noise(self, x: torch.Tensor, clean: torch.Tensor, t: torch.Tensor | int) -> torch.Tensor:
         """The noise in x_t, from x_t and x_0: equation (2) solved for epsilon."""
         signal, sigma = self._factors(x, t)
         return (x - signal * clean) / sigma

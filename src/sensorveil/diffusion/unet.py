@@ -189,10 +189,8 @@ class ResidualBlock(nn.Module):
         h = self.first(x)
         places = (..., *[None] * (h.ndim - 2))  # one number for all places of a channel
         y_t, y_zp = self.of_time(silu(time))[places], self.of_condition(silu(condition))[places]
-        if self.adaptive:
-            h = y_t * self.norm(h) + y_zp  # equation (13)
-        else:
-            h = self.norm(h + y_t + y_zp)
+        # Equation (13), or what the authors' code does.
+        h = y_t * self.norm(h) + y_zp if self.adaptive else self.norm(h + y_t + y_zp)
         return self.skip(x) + self.second(h)
 
 

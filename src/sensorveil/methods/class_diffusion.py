@@ -48,20 +48,20 @@ class ClassDiffusionSettings(Settings):
         Training of the autoencoder.
     """
 
-    guidance_scale: float = Field(4.0, ge=0)
-    num_candidates: int = Field(12, gt=0)
-    sampling_steps: int = Field(8, gt=0, le=1000)
-    ensemble_size: int = Field(4, gt=0)
-    latent_size: int = Field(60, gt=0)
+    guidance_scale: float = Field(default=4.0, ge=0)
+    num_candidates: int = Field(default=12, gt=0)
+    sampling_steps: int = Field(default=8, gt=0, le=1000)
+    ensemble_size: int = Field(default=4, gt=0)
+    latent_size: int = Field(default=60, gt=0)
     autoencoder_widths: tuple[int, ...] = (32, 64)
-    width: int = Field(192, gt=1)
-    blocks: int = Field(3, gt=0)
-    epochs: int = Field(150, gt=0)
-    batch_size: int = Field(128, gt=0)
-    learning_rate: float = Field(2e-3, gt=0)
-    max_steps: int = Field(5000, ge=0)
-    autoencoder_epochs: int = Field(25, gt=0)
-    autoencoder_max_steps: int = Field(8000, ge=0)
+    width: int = Field(default=192, gt=1)
+    blocks: int = Field(default=3, gt=0)
+    epochs: int = Field(default=150, gt=0)
+    batch_size: int = Field(default=128, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    max_steps: int = Field(default=5000, ge=0)
+    autoencoder_epochs: int = Field(default=25, gt=0)
+    autoencoder_max_steps: int = Field(default=8000, ge=0)
 
     def check(self) -> None:
         """Refuse an autoencoder without layers."""

@@ -25,7 +25,6 @@ from sensorveil.diffusion.autoencoder import (
     grid_autoencoder,
     train_autoencoder,
 )
-from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.latent import LatentDiffusion
@@ -157,15 +156,15 @@ class CloakNetworks(Settings):
         Dense layers of the auxiliary models.
     """
 
-    latent_size: int = Field(60, gt=0)
-    features: int = Field(60, gt=0)
+    latent_size: int = Field(default=60, gt=0)
+    features: int = Field(default=60, gt=0)
     autoencoder_sizes: tuple[int, ...] = (2048, 2048, 1024, 512)
     autoencoder_channels: tuple[int, ...] = (128, 256, 512)
     encoder_channels: tuple[int, ...] = (64, 128)
     encoder_hidden_sizes: tuple[int, ...] = (512, 128)
-    encoder_kernel_dims: int = Field(2, ge=1, le=2)
-    unet_width: int = Field(256, gt=0)
-    unet_blocks: int = Field(2, gt=0)
+    encoder_kernel_dims: int = Field(default=2, ge=1, le=2)
+    unet_width: int = Field(default=256, gt=0)
+    unet_blocks: int = Field(default=2, gt=0)
     auxiliary_sizes: tuple[int, ...] = (512, 256, 128, 60)
 
     def check(self) -> None:
@@ -197,18 +196,18 @@ class CloakTraining(Settings):
         Of the encoders and auxiliary models; `temperature` is tau of equation (6).
     """
 
-    epochs: int = Field(80, gt=0)
-    batch_size: int = Field(512, gt=0)
-    learning_rate: float = Field(4e-4, gt=0)
-    max_steps: int = Field(0, ge=0)
-    condition_dropout: float = Field(0.3, gt=0, lt=1)
-    ema_decay: float = Field(0.999, gt=0, lt=1)
-    autoencoder_epochs: int = Field(80, gt=0)
-    autoencoder_learning_rate: float = Field(1e-3, gt=0)
-    kl_weight: float = Field(1e-6, ge=0)
-    encoder_epochs: int = Field(80, gt=0)
-    encoder_learning_rate: float = Field(4e-4, gt=0)
-    temperature: float = Field(0.1, gt=0)
+    epochs: int = Field(default=80, gt=0)
+    batch_size: int = Field(default=512, gt=0)
+    learning_rate: float = Field(default=4e-4, gt=0)
+    max_steps: int = Field(default=0, ge=0)
+    condition_dropout: float = Field(default=0.3, gt=0, lt=1)
+    ema_decay: float = Field(default=0.999, gt=0, lt=1)
+    autoencoder_epochs: int = Field(default=80, gt=0)
+    autoencoder_learning_rate: float = Field(default=1e-3, gt=0)
+    kl_weight: float = Field(default=1e-6, ge=0)
+    encoder_epochs: int = Field(default=80, gt=0)
+    encoder_learning_rate: float = Field(default=4e-4, gt=0)
+    temperature: float = Field(default=0.1, gt=0)
 
     def config(self, count: int, network: str = "") -> TrainConfig:
         """How a network ("", "autoencoder" or "encoder") is trained on `count` windows."""
@@ -486,22 +485,6 @@ class Cloak(NegativelyGuided):
 
     # Guidance and sampling.
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
-        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
-
-    def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
-        """Everything that the output is made from: noise, z_U, scales and hidden classes."""
-        shape = (len(windows), *self._diffusion.latent_shape)
-        return {
-            "noise": torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)),
-            "condition": self._make_conditions(windows),
-            **self._guidance_inputs(windows, strength, rng),
-        }
-
     @torch.no_grad()
     def _sample(self, inputs: Inputs) -> torch.Tensor:
         """Windows in standard units from noise z_T, by equation (12)."""
@@ -538,6 +521,9 @@ class Cloak(NegativelyGuided):
         """log p(S | z_U, z_0) by the auxiliary model."""
         logits: torch.Tensor = self.networks_[_auxiliary(attribute)](clean, condition)
         return logits.log_softmax(1)
+
+    def _noise_shape(self) -> tuple[int, ...]:
+        return self._diffusion.latent_shape
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return self._diffusion.encode(signal)

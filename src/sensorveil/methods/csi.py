@@ -287,22 +287,20 @@ class CsiGenerator(ClassGenerator):
         self, condition: torch.Tensor, weight: torch.Tensor, start: torch.Tensor, seed: int
     ) -> torch.Tensor:
         chosen, degradation = self.settings, self._degradation(start.shape[-1])
-        restore = classifier_free(self._net, condition, weight)
-        chance = torch.Generator().manual_seed(seed)
         x = degradation.start(start)
+
+        def restore(x: torch.Tensor, t: int) -> torch.Tensor:
+            return classifier_free(self._net, x, t, condition, weight)
+
         if chosen.sampler == "rf-diffusion":
-            made = rf_diffusion(restore, x, degradation, chosen.steps, chance)
+            chance = torch.Generator().manual_seed(seed)
+            x = rf_diffusion(restore, x, degradation, chosen.steps, chance)
         else:
-            levels = degradation.levels
-            made = SAMPLERS[chosen.sampler](
-                lambda x, t: levels.epsilon_of(x, restore(x, t), t),
-                x,
-                levels,
-                chosen.steps,
-                chance,
-            )
+            sampler = SAMPLERS[chosen.sampler](degradation.levels, chosen.steps)
+            for t, t_next in sampler:
+                x = sampler.step(x, restore(x, t), t, t_next)
         # Line 16 of algorithm 1. Where nothing was repaired in training, this changes nothing.
-        repaired: torch.Tensor = self._repair(made)
+        repaired: torch.Tensor = self._repair(x)
         return repaired
 
     def _errors(

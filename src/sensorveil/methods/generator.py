@@ -17,8 +17,7 @@ import torch
 from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.diffusion.features import FeatureNet, FeatureSettings
-from sensorveil.diffusion.privdiffusion import train_surrogate
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings, train_surrogate
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import part_of
 from sensorveil.measures.inference import seen_shape
@@ -31,7 +30,7 @@ from sensorveil.progress import track
 from sensorveil.train import TrainConfig, derived_seed, seeded
 
 _PIECE = 512  # windows that go through a network at once
-_READER = FeatureSettings(channels=(16, 32), dense=(64,), kernels=1)
+_READER = FeatureSettings(channels=(16, 32), hidden_sizes=(64,), kernel_dims=1)
 
 Ask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(windows as pairs, conditions) to something of each window."""

@@ -17,6 +17,7 @@ from torch import nn
 
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import UNKNOWN, Windows, batches
+from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.guidance import Gradient
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
@@ -46,8 +47,8 @@ class GuidanceSettings(Settings):
         written.
     """
 
-    guidance_scale: float = Field(4.5, ge=0)
-    negative_scale: float = Field(0.008, ge=0)
+    guidance_scale: float = Field(default=4.5, ge=0)
+    negative_scale: float = Field(default=0.008, ge=0)
     negative_target: NegativeTarget = "random"
     gradient: Gradient = "clean"
 
@@ -56,8 +57,8 @@ class SamplingSettings(Settings):
     """The sampler, how often it asks the denoiser, and the timesteps of the noise schedule."""
 
     sampler: Literal["ddim", "dpm-solver++"] = "ddim"
-    sampling_steps: int = Field(50, gt=0)
-    timesteps: int = Field(1000, gt=0)
+    sampling_steps: int = Field(default=50, gt=0)
+    timesteps: int = Field(default=1000, gt=0)
 
     def check(self) -> None:
         """Refuse more steps than there are timesteps."""
@@ -122,6 +123,10 @@ class NegativelyGuided(Obfuscator):
         """A network with initial weights."""
 
     @abstractmethod
+    def _noise_shape(self) -> tuple[int, ...]:
+        """The shape of what is denoised, of one window."""
+
+    @abstractmethod
     def _make_condition(self, signal: torch.Tensor) -> torch.Tensor:
         """What the denoiser is conditioned on, for windows in standard units: (n, d)."""
 
@@ -135,7 +140,27 @@ class NegativelyGuided(Obfuscator):
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         """Windows in standard units in the space that is denoised."""
 
+    @abstractmethod
+    def _sample(self, inputs: Inputs) -> torch.Tensor:
+        """Windows in standard units: the sampling loop."""
+
     # Shared.
+
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
+
+    def _inputs(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> dict[str, torch.Tensor]:
+        """Everything that the output is made from: noise, condition, scales and classes to avoid."""
+        noise = rng.standard_normal((len(windows), *self._noise_shape()), dtype=np.float32)
+        return {
+            "noise": torch.from_numpy(noise),
+            "condition": self._make_conditions(windows),
+            **self._guidance_inputs(windows, strength, rng),
+        }
 
     @torch.no_grad()
     def _make_conditions(self, windows: Windows) -> torch.Tensor:
@@ -150,7 +175,9 @@ class NegativelyGuided(Obfuscator):
     ) -> dict[str, torch.Tensor]:
         """For each window, the scales and the hidden classes to avoid."""
         guidance = self.settings.guidance
-        scale = np.broadcast_to(strength.get("guidance_scale", guidance.guidance_scale), len(windows))
+        scale = np.broadcast_to(
+            strength.get("guidance_scale", guidance.guidance_scale), len(windows)
+        )
         inputs = {"guidance_scale": torch.from_numpy(scale.astype(np.float32))}
         for name, codes in self._negative_classes(windows, rng).items():
             scale = strength.get(name, guidance.negative_scale) * (codes != UNKNOWN)

@@ -7,9 +7,10 @@ https://github.com/sustainable-computing/PrivDiffuser
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -19,7 +20,6 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import UNKNOWN, Windows, batches
-from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings, train_surrogate
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.samplers import SAMPLERS
@@ -135,10 +135,10 @@ class PrivDiffuserNetworks(Settings):
         Layers of the surrogate and the auxiliary models, see `FeatureSettings`.
     """
 
-    kernel_dims: int = Field(2, ge=1, le=2)
-    unet_width: int = Field(256, gt=0)
-    unet_blocks: int = Field(2, gt=0)
-    patch_size: int = Field(1, gt=0)
+    kernel_dims: int = Field(default=2, ge=1, le=2)
+    unet_width: int = Field(default=256, gt=0)
+    unet_blocks: int = Field(default=2, gt=0)
+    patch_size: int = Field(default=1, gt=0)
     conditioning: Literal["adaptive", "additive"] = "adaptive"
     downsampling: Literal["strided", "mean"] = "strided"
     prediction: Literal["noise", "velocity"] = "noise"
@@ -187,15 +187,15 @@ class PrivDiffuserTraining(Settings):
         w_3 of equation (18).
     """
 
-    epochs: int = Field(80, gt=0)
-    batch_size: int = Field(512, gt=0)
-    learning_rate: float = Field(4e-4, gt=0)
-    max_steps: int = Field(0, ge=0)
-    condition_dropout: float = Field(0.3, gt=0, lt=1)
-    ema_decay: float = Field(0.999, gt=0, lt=1)
-    surrogate_epochs: int = Field(80, gt=0)
-    surrogate_learning_rate: float = Field(4e-4, gt=0)
-    mutual_information_weight: float = Field(8.0, ge=0)
+    epochs: int = Field(default=80, gt=0)
+    batch_size: int = Field(default=512, gt=0)
+    learning_rate: float = Field(default=4e-4, gt=0)
+    max_steps: int = Field(default=0, ge=0)
+    condition_dropout: float = Field(default=0.3, gt=0, lt=1)
+    ema_decay: float = Field(default=0.999, gt=0, lt=1)
+    surrogate_epochs: int = Field(default=80, gt=0)
+    surrogate_learning_rate: float = Field(default=4e-4, gt=0)
+    mutual_information_weight: float = Field(default=8.0, ge=0)
 
     def config(self, count: int) -> TrainConfig:
         """How the denoiser is trained on `count` windows."""
@@ -406,6 +406,20 @@ class PrivDiffuser(NegativelyGuided):
         self._check_hidden_acts(attribute)
         self._fit_auxiliary(windows, attribute)
 
+    def with_regularisation(self, windows: Windows, weight: float) -> Self:
+        """The same denoiser, with auxiliary models trained anew at another w_3.
+
+        `windows` are the training windows. The paper's baseline "Diffusion with Negation" has 0.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        other = copy.copy(self)
+        other.settings = self.settings.with_changes({"mutual_information_weight": weight})
+        other.metrics_ = dict(self.metrics_)
+        for name in self.policy_.hide:
+            other._fit_auxiliary(other._standard(windows), name)
+        return other
+
     def _range_of(self, windows: Windows) -> torch.Tensor:
         """The smallest and the largest number of each channel: (2, channels, 1, ...)."""
         signals, index = windows.on("cpu"), torch.arange(len(windows))
@@ -423,22 +437,6 @@ class PrivDiffuser(NegativelyGuided):
         return features
 
     # Guidance and sampling.
-
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
-        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
-
-    def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
-        """Everything that the output is made from: noise, z_p, scales and hidden classes."""
-        shape = (len(windows), *windows.shape)
-        return {
-            "noise": torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)),
-            "condition": self._make_conditions(windows),
-            **self._guidance_inputs(windows, strength, rng),
-        }
 
     @torch.no_grad()
     def _sample(self, inputs: Inputs) -> torch.Tensor:
@@ -484,6 +482,9 @@ class PrivDiffuser(NegativelyGuided):
         _, (logits,) = self.networks_[_auxiliary(attribute)](clean, condition)
         log_probs: torch.Tensor = logits.log_softmax(1)
         return log_probs
+
+    def _noise_shape(self) -> tuple[int, ...]:
+        return self._real_shape
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return signal

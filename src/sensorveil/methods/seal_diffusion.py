@@ -1,47 +1,38 @@
-"""Seal's diffusion: CLOAK's latent diffusion, told a code where CLOAK is told z_U.
+"""Seal's diffusion: a latent diffusion that is conditioned on a code.
 
-An autoencoder turns donors' windows into latents, and a denoiser learns to make latents from noise,
-told the code for which a window is given out (equations (3) to (5) and (7) of CLOAK). What it makes
-is a function of code and noise, and no donor's window.
+CLOAK's equations (3) to (5) and (7), with a one-hot code where CLOAK has z_U. The output is a
+function of code and noise, and no donor's window.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from typing import cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch.nn.functional import one_hot
 
+from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Windows
-from sensorveil.diffusion.autoencoder import (
-    Autoencoder,
-    convolutional_autoencoder,
-    start_linear,
-    train_autoencoder,
-)
-from sensorveil.diffusion.guidance import bounded, classifier_free
-from sensorveil.diffusion.mlp import ResidualDenoiser
-from sensorveil.diffusion.samplers import SAMPLERS
-from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.diffusion.training import train_denoiser
-from sensorveil.files import part_of
-from sensorveil.methods.pieces import as_real, pieces
-from sensorveil.train import Gather, TrainConfig, derived_seed, seeded
+from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
+from sensorveil.train import TrainConfig
 
-_CODER, _DENOISER = 1, 2  # what seeds are for
-_BATCH, _CODER_BATCH = 128, 64
+_GUIDANCE_SCALE, _SAMPLING_STEPS = 2.0, 10
 
 
 class Diffusion:
-    """Makes latents from noise, led towards the code, and windows from latents.
+    """Generates windows of a code by latent diffusion.
 
-    `steps` is how long the denoiser is trained, and the autoencoder for a quarter of that. The
-    networks are small ones, as in CLOAK's preset `fast`. On validation windows of `watch`, a
-    guidance of 0, 1, 2 and 4 let an application read 66.3, 69.3, 70.5 and 68.3%.
+    Parameters
+    ----------
+    seed, device
+        As in every method.
+    training_steps
+        Training steps of the denoiser; the autoencoder has a quarter of them.
 
+    Examples
+    --------
     >>> signal = np.random.default_rng(0).normal(size=(64, 2, 16)).astype("float32")
     >>> made = Diffusion(training_steps=8).fit(Windows.from_signal(signal), np.arange(64) % 2, 2)
     >>> made.generate(np.array([0, 1, 1]), np.random.default_rng(0)).shape
@@ -49,113 +40,62 @@ class Diffusion:
     """
 
     emits_donors = False
-    latent, coder, width, blocks = 60, (16, 32), 192, 3
-    keep = 2.0
-    """The weight of the classifier-free guidance, equation (7)."""
-    sampler, samples = "dpm-solver++", 10
 
     def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
         self.seed, self.device, self.steps = seed, device, training_steps
 
     def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Diffusion:
-        """Trains the autoencoder, and the denoiser on its latents."""
-        self._shape = np.array([*donors.shape, int(donors.is_complex), count])
-        stored = donors.on(self.device)
-
-        def gather(index: torch.Tensor) -> torch.Tensor:
-            return as_real(stored[index])
-
-        self._fit_coder(gather, len(donors))
-        latents = self._latents(gather, len(donors))
-        self._limits = torch.stack([latents.amin(0), latents.amax(0)])
-        told = self._told(codes)
-        seed = derived_seed(self.seed, _DENOISER)
-        with seeded(seed):
-            blank = self._blank_denoiser()
-        net, _ = train_denoiser(
-            blank,
-            latents.__getitem__,
-            told,
-            self._levels,
-            _course(self.steps, _BATCH, 2e-3, len(donors)),
-            seed,
-            dropped=0.1,
-            decay=0.998,
+        """Train on donors' windows in standard units; each of `count` codes has some."""
+        self._shape, total = np.array([*donors.shape, count]), len(donors)
+        signals = donors.on(self.device)
+        self._model = self._build()
+        self._model.fit_autoencoder(
+            signals.__getitem__, total, _config(self.steps // 4, 64, 1e-3, total), self.seed
         )
-        self._denoiser = cast(ResidualDenoiser, net)
+        self._model.fit_denoiser(
+            signals.__getitem__,
+            self._one_hot(torch.from_numpy(codes)),
+            _config(self.steps, 128, 2e-3, total),
+            self.seed,
+        )
         return self
 
-    @torch.no_grad()
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A window for each code."""
-        made = []
-        for rows in pieces(len(codes), self.device):
-            told = self._told(codes[rows])
-            start = rng.standard_normal((len(told), self.latent), dtype=np.float32)
-            led = classifier_free(self._denoiser, told, self.keep)
-            led = bounded(led, self._limits[0], self._limits[1], self._levels)
-            x = torch.from_numpy(start).to(self.device)
-            latents = SAMPLERS[self.sampler](led, x, self._levels, self.samples)
-            made.append(self._coder.windows(latents).cpu().numpy())
-        signal = np.concatenate(made)
-        return signal[:, ::2] + 1j * signal[:, 1::2] if self._shape[-2] else signal
+        shape = (len(codes), *self._model.latent_shape)
+        noise = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+        inputs = {"code": torch.from_numpy(codes), "noise": noise}
+        return run_in_batches(self._sample, inputs, self.device)
+
+    @torch.no_grad()
+    def _sample(self, inputs: Inputs) -> torch.Tensor:
+        condition = self._one_hot(inputs["code"])
+        z = self._model.sample(condition, inputs["noise"], _GUIDANCE_SCALE, steps=_SAMPLING_STEPS)
+        return self._model.decode(z)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that was learnt, as arrays."""
-        nets = {"coder": self._coder, "denoiser": self._denoiser}
-        weights = {
-            f"{which}.{name}": one.cpu().numpy()
-            for which, net in nets.items()
-            for name, one in net.state_dict().items()
-        }
-        return {"shape": self._shape, "limits": self._limits.cpu().numpy(), **weights}
+        """The learnt arrays."""
+        weights = {k: v.cpu().numpy() for k, v in self._model.state_dict().items()}
+        return {"shape": self._shape, **weights}
 
     def restore(self, state: Mapping[str, np.ndarray], length: int) -> Diffusion:
         """The generator that `state` was taken from."""
         self._shape = state["shape"]
-        self._limits = torch.from_numpy(state["limits"]).to(self.device)
-        self._coder, self._denoiser = self._blank_coder(), self._blank_denoiser()
-        for which, net in (("coder", self._coder), ("denoiser", self._denoiser)):
-            own = part_of(state, f"{which}.")
-            net.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
-            net.eval()
+        self._model = self._build().eval()
+        weights = {k: torch.from_numpy(v) for k, v in state.items() if k != "shape"}
+        self._model.load_state_dict(weights)
         return self
 
-    def _fit_coder(self, gather: Gather, count: int) -> None:
-        seed = derived_seed(self.seed, _CODER)
-        with seeded(seed):
-            self._coder = self._blank_coder()
-        start_linear(self._coder, gather, count, seed)
-        course = _course(self.steps // 4, _CODER_BATCH, 1e-3, count)
-        train_autoencoder(self._coder, gather, count, 1e-6, course, seed)
+    def _build(self) -> LatentDiffusion:
+        *shape, count = self._shape.tolist()
+        model = small_latent_diffusion(tuple(shape), count, widths=(16, 32), seed=self.seed)
+        return model.to(self.device)
 
-    @torch.no_grad()
-    def _latents(self, gather: Gather, count: int) -> torch.Tensor:
-        places = [
-            torch.arange(count, device=self.device)[rows] for rows in pieces(count, self.device)
-        ]
-        return torch.cat([self._coder.latents(gather(some)) for some in places])
-
-    def _told(self, codes: np.ndarray) -> torch.Tensor:
-        numbers = torch.from_numpy(codes.astype(np.int64)).to(self.device)
-        return nn.functional.one_hot(numbers, int(self._shape[-1])).float()
-
-    def _blank_coder(self) -> Autoencoder:
-        channels, *sides, is_complex, _ = self._shape.tolist()
-        shape = (channels * (1 + is_complex), *sides)
-        return convolutional_autoencoder(shape, self.latent, self.coder).to(self.device)
-
-    def _blank_denoiser(self) -> ResidualDenoiser:
-        count = int(self._shape[-1])
-        net = ResidualDenoiser(self.latent, count, self.width, self.blocks, self._levels)
-        return net.to(self.device)
-
-    @cached_property
-    def _levels(self) -> NoiseSchedule:
-        return NoiseSchedule.linear().to(self.device)
+    def _one_hot(self, codes: torch.Tensor) -> torch.Tensor:
+        return one_hot(codes.long().to(self.device), int(self._shape[-1])).float()
 
 
-def _course(steps: int, batch: int, rate: float, count: int) -> TrainConfig:
-    """So many steps at least, whatever the number of windows."""
-    batch = min(batch, count)
-    return TrainConfig(-(-steps // (count // batch)), batch, rate)
+def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> TrainConfig:
+    """At least so many steps, whatever the number of windows."""
+    batch_size = min(batch_size, count)
+    return TrainConfig(-(-steps // (count // batch_size)), batch_size, learning_rate)

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import torch
 
-from sensorveil.diffusion.samplers import even_levels
+from sensorveil.diffusion.samplers import even_timesteps
 from sensorveil.diffusion.schedule import NoiseSchedule, drawn_noise
 from sensorveil.errors import Refusal, refuse_unknown
 
@@ -127,6 +127,6 @@ def rf_diffusion(
 def even_levels_of(degradation: Degradation, steps: int) -> tuple[int, ...]:
     """Levels at even distances, from the highest to the lowest."""
     middle = degradation.signal.shape[1] // 2
-    return even_levels(
+    return even_timesteps(
         NoiseSchedule(degradation.signal[:, middle], degradation.noise[:, middle]), steps
     )

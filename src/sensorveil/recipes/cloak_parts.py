@@ -10,8 +10,8 @@ import numpy as np
 from sensorveil.audit.folds import thinned
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.cloak import Cloak
-from sensorveil.methods.cloak_figures import information_over_training, overhead
 from sensorveil.progress import track
+from sensorveil.recipes.diffusion_figures import information_over_training, overhead
 from sensorveil.recipes.plan import Done, Plan, raw_models, read_by, scores_of
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import trained_rows
@@ -50,7 +50,7 @@ def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     single = some.select([0]).compact()
     found: dict[str, Any] = {"paper": dict(recipe.paper), "windows": len(some), "rows": []}
     for preset in track(asked["presets"], "presets"):
-        brief = {"epochs": 1, "reader_epochs": 1, "coder_epochs": 1, **plan.overrides}
+        brief = {"epochs": 1, "encoder_epochs": 1, "autoencoder_epochs": 1, **plan.overrides}
         obfuscator = Cloak(preset, plan.seeds[0], plan.device, **brief)
         obfuscator.fit(some, recipe.keep, recipe.hide)
         one = median_seconds(partial(obfuscator.obfuscate, single, seed=1), asked["repeats"])

@@ -23,9 +23,9 @@ from sensorveil.measures.inference import Classifier
 from sensorveil.measures.information import mutual_information_mine, window_features
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.progress import track
-from sensorveil.recipes.plan import Done, Models, Plan, raw_models, read_by, scores_of
+from sensorveil.recipes.diffusion_figures import Diffusion, sampling_seconds
+from sensorveil.recipes.plan import Done, Models, Plan, adjusted, raw_models, read_by, scores_of
 from sensorveil.recipes.recipe import Recipe
 from sensorveil.recipes.reproduce import trained_rows
 
@@ -42,20 +42,20 @@ def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         "raw": read_by(recipe, plan, models, [test] * len(obfuscators)),
         "points": [],
     }
-    pairs = [*product(asked["keep"], asked["avoid"])]
+    pairs = [*product(asked["guidance_scale"], asked["negative_scale"])]
     hidden = [
         _for_each(obfuscator, test, pairs, recipe.hide)
         for obfuscator in track(obfuscators, "seeds")
     ]
     for number, (keep, avoid) in enumerate(track(pairs, "strengths")):
         read = read_by(recipe, plan, models, [outputs[number] for outputs in hidden])
-        found["points"].append({"keep": keep, "avoid": avoid, **read})
+        found["points"].append({"guidance_scale": keep, "negative_scale": avoid, **read})
         done(found)
     return found
 
 
 def _for_each(
-    obfuscator: GuidedDiffusion,
+    obfuscator: Diffusion,
     test: Windows,
     pairs: Sequence[tuple[float, float]],
     hide: Sequence[str],
@@ -65,7 +65,7 @@ def _for_each(
     Every pair has noise of its own, too, so small differences between pairs may be chance.
     """
     keep, avoid = (np.repeat(one, len(test)) for one in zip(*pairs, strict=True))
-    strength = {"keep": keep, **dict.fromkeys(hide, avoid)}
+    strength = {"guidance_scale": keep, **dict.fromkeys(hide, avoid)}
     places = np.tile(np.arange(len(test)), len(pairs))
     hidden = obfuscator.obfuscate(test.select(places), strength, seed=obfuscator.seed)
     return [hidden.select(rows) for rows in np.split(np.arange(len(places)), len(pairs))]
@@ -87,9 +87,7 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
         "rows": [],
     }
     for settings in track(asked["each"], part):
-        others = [
-            obfuscator.with_settings(plan.split.train, **settings) for obfuscator in obfuscators
-        ]
+        others = [adjusted(obfuscator, plan.split.train, settings) for obfuscator in obfuscators]
         hidden = [obfuscator.obfuscate(test, seed=obfuscator.seed) for obfuscator in others]
         retrained = {
             name: _retrained(recipe, plan, others, train, hidden, name) for name in recipe.hide
@@ -98,7 +96,7 @@ def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any
             {
                 "settings": settings,
                 "all_settings": others[0].about(),
-                "seconds_a_window": others[0].sampling_seconds(test),
+                "seconds_a_window": sampling_seconds(_guided(others[0]), test),
                 "retrained": retrained,
                 **read_by(recipe, plan, models, hidden),
             }
@@ -235,14 +233,16 @@ def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         "raw": _told_of(recipe, plan, test),
         "points": [],
     }
-    for avoid in track(asked["avoid"], "weights"):
-        strength = {"keep": asked["keep"], **dict.fromkeys(recipe.hide, avoid)}
+    for avoid in track(asked["negative_scale"], "weights"):
+        strength = {"guidance_scale": asked["guidance_scale"], **dict.fromkeys(recipe.hide, avoid)}
         told = [
             _told_of(recipe, plan, obfuscator.obfuscate(test, strength, seed=obfuscator.seed))
             for obfuscator in obfuscators
         ]
         bits = {name: [one[name] for one in told] for name in recipe.attributes}
-        found["points"].append({"keep": asked["keep"], "avoid": avoid, "bits": bits})
+        found["points"].append(
+            {"guidance_scale": asked["guidance_scale"], "negative_scale": avoid, "bits": bits}
+        )
         done(found)
     return found
 
@@ -254,9 +254,9 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     found: dict[str, Any] = {"paper": dict(recipe.paper), "rows": []}
     for keep, hide in track(recipe.parts["cost"]["each"], "policies"):
         # Speed does not depend on the weights, so that little training will do.
-        brief = {"epochs": 1, "reader_epochs": 1, "avoids": "predicted"}
+        brief = {"epochs": 1, "surrogate_epochs": 1, "negative_target": "predicted"}
         obfuscator = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
-        seconds = _guided(obfuscator).sampling_seconds(some)
+        seconds = sampling_seconds(_guided(obfuscator), some)
         found["rows"].append({"keep": keep, "hide": hide, "seconds_a_window": seconds})
         done(found)
     return found
@@ -285,7 +285,7 @@ def _some(plan: Plan, asked: Mapping[str, Any]) -> Windows:
     return thinned(plan.test, asked.get("test", len(plan.test)), seed=0)
 
 
-def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
+def _veils(recipe: Recipe, plan: Plan, part: str) -> list[Diffusion]:
     """Trained methods of the recipe's last row, whose settings are the method's own.
 
     Those of all seeds, or of as many as the part asks for, with the settings that it alters.
@@ -299,19 +299,19 @@ def _veils(recipe: Recipe, plan: Plan, part: str) -> list[GuidedDiffusion]:
     ]
 
 
-def _guided(obfuscator: Obfuscator) -> GuidedDiffusion:
-    assert isinstance(obfuscator, GuidedDiffusion), f"{obfuscator.name} is no guided diffusion"
+def _guided(obfuscator: Obfuscator) -> Diffusion:
+    assert isinstance(obfuscator, Diffusion), f"{obfuscator.name} is no diffusion method"
     return obfuscator
 
 
-def _seeds(obfuscators: list[GuidedDiffusion]) -> list[int]:
+def _seeds(obfuscators: list[Diffusion]) -> list[int]:
     return [obfuscator.seed for obfuscator in obfuscators]
 
 
 def _retrained(
     recipe: Recipe,
     plan: Plan,
-    obfuscators: list[GuidedDiffusion],
+    obfuscators: Sequence[Obfuscator],
     train: Windows,
     hidden: list[Windows],
     name: str,

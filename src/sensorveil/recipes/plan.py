@@ -23,6 +23,7 @@ from sensorveil.measures.inference import (
 from sensorveil.measures.residual import ResidualSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import method
 from sensorveil.recipes.recipe import Recipe
 
@@ -83,8 +84,23 @@ def made(
     """An untrained method with the recipe's settings and those given, as far as it has them."""
     kind = method(name)
     wanted = {**recipe.settings, **given}
-    known = {k: v for k, v in wanted.items() if k in kind.Settings.names()}
+    names = kind.Settings.names()
+    names = (*names, *(name.rpartition(".")[2] for name in names))  # groups need not be named
+    known = {k: v for k, v in wanted.items() if k in names}
     return kind(recipe.preset_of(name, preset), seed, device, **known)
+
+
+def adjusted(obfuscator: Obfuscator, windows: Windows, settings: Mapping[str, Any]) -> Obfuscator:
+    """With other settings that leave the generator as it is.
+
+    PrivDiffuser's auxiliary models are trained anew on `windows`, where they get another weight.
+    """
+    changes = dict(settings)
+    weight = changes.pop("mutual_information_weight", None)
+    if weight is not None:
+        assert isinstance(obfuscator, PrivDiffuser)
+        obfuscator = obfuscator.with_regularisation(windows, weight)
+    return obfuscator.with_settings(**changes)
 
 
 Models = Mapping[tuple[str, int, str], Classifier]

@@ -14,12 +14,11 @@ from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
-from sensorveil.methods.guided import GuidedDiffusion
 from sensorveil.methods.obscurenet import ObscureNetPipeline
 from sensorveil.methods.registry import method
 from sensorveil.methods.together import fit_together
 from sensorveil.progress import track
-from sensorveil.recipes.plan import DENSE, Done, Plan, made, raw_models, read_by
+from sensorveil.recipes.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
 from sensorveil.recipes.recipe import Recipe, Row
 
 
@@ -151,6 +150,6 @@ def _varied(obfuscator: Obfuscator, row: Row, plan: Plan) -> Obfuscator:
     """With the modifier or the with_settings settings of a row."""
     if isinstance(obfuscator, ClassAutoencoder | ObscureNetPipeline) and row.modifier:
         return obfuscator.with_modifier(row.modifier)
-    if isinstance(obfuscator, GuidedDiffusion) and row.with_settings:
-        return obfuscator.with_settings(plan.split.train, **row.with_settings)
+    if row.with_settings:
+        return adjusted(obfuscator, plan.split.train, row.with_settings)
     return obfuscator
