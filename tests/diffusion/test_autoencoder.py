@@ -1,4 +1,4 @@
-"""Autoencoders: their sizes, latents in standard units, the divergence, and a linear start."""
+"""Autoencoders: their sizes, latents in standard units, the kl_divergence, and a linear start."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sensorveil.diffusion.autoencoder import (
     Autoencoder,
     convolutional_autoencoder,
     dense_autoencoder,
-    divergence,
     grid_autoencoder,
-    start_linear,
+    kl_divergence,
+    start_from_principal_components,
     train_autoencoder,
 )
 from sensorveil.errors import Refusal
@@ -52,23 +52,24 @@ def test_the_published_layers_for_images() -> None:
     layers = [one for one in net.body.modules() if isinstance(one, nn.Conv2d)]
     found = [(c.out_channels, c.kernel_size[0], c.stride[0], c.padding[0]) for c in layers]
     assert found == [(128, 5, 5, 0), (256, 3, 1, 1), (512, 3, 1, 1)]
-    assert net.latent == (8, 16, 16)
+    assert net.latent_shape == (8, 16, 16)
     for head in (net.mean, net.log_variance):
         assert (head.out_channels, head.kernel_size, head.padding) == (8, (3, 3), (1, 1))
 
 
-def test_images_that_do_not_fit_the_grid_are_refused() -> None:
-    with pytest.raises(Refusal, match="sides 5 divides"):
-        grid_autoencoder((1, 16, 16))
-    with pytest.raises(Refusal, match="three convolutions"):
+def test_the_grid_needs_images_and_takes_smaller_patches() -> None:
+    with pytest.raises(Refusal, match="needs images and three widths"):
+        grid_autoencoder((2, 16))
+    with pytest.raises(Refusal, match="needs images and three widths"):
         grid_autoencoder((1, 80, 80), widths=(4, 6))
+    assert grid_autoencoder((1, 16, 16), 2, (3, 4, 5)).latent_shape == (2, 4, 4)
 
 
 def test_the_divergence_is_that_of_torch() -> None:
     mean, log_variance = numbers(5, 3, 2), numbers(5, 3, 2, seed=1)
     given = torch.distributions.Normal(mean, (log_variance / 2).exp())
     wanted = torch.distributions.kl_divergence(given, torch.distributions.Normal(0.0, 1.0))
-    torch.testing.assert_close(divergence(mean, log_variance), wanted.sum((1, 2)))
+    torch.testing.assert_close(kl_divergence(mean, log_variance), wanted.sum((1, 2)))
 
 
 def test_latents_are_drawn_with_their_variance() -> None:
@@ -98,11 +99,13 @@ def test_latents_are_in_standard_units(make, shape: tuple[int, ...]) -> None:
     with seeded(0):
         net = make(shape).eval()
     signal = 5 + 3 * numbers(100, *shape)
-    net.measure(lambda index: signal[index], len(signal))
+    net.set_units(lambda index: signal[index], len(signal))
     latents = net.latents(signal).detach()
-    assert latents.shape[1:] == net.latent
+    assert latents.shape[1:] == net.latent_shape
     axes = [0, *range(2, latents.ndim)]
-    torch.testing.assert_close(latents.mean(axes), torch.zeros(net.latent[0]), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        latents.mean(axes), torch.zeros(net.latent_shape[0]), atol=1e-3, rtol=0
+    )
     assert latents.square().mean().item() == pytest.approx(1.0, abs=1e-3)
     # The units are undone on the way back.
     raw = net.decoder(net.encode(signal)[0])
@@ -113,7 +116,7 @@ def test_it_starts_as_principal_components() -> None:
     """What is left of windows is what numpy's singular value decomposition leaves of them."""
     signal = waves(200)
     net = small((2, 24), latent=3).eval()
-    start_linear(net, lambda index: signal[index], len(signal), seed=0)
+    start_from_principal_components(net, lambda index: signal[index], len(signal), seed=0)
     rows = signal.flatten(1).numpy()
     middle = rows.mean(0)
     _, _, directions = np.linalg.svd(rows - middle, full_matrices=False)
@@ -127,7 +130,7 @@ def test_it_starts_as_principal_components() -> None:
 def test_a_start_with_fewer_windows_than_latents() -> None:
     signal = waves(5)
     net = small((2, 24), latent=8).eval()
-    start_linear(net, lambda index: signal[index], len(signal), seed=0)
+    start_from_principal_components(net, lambda index: signal[index], len(signal), seed=0)
     rebuilt = net.decoder(net.encode(signal)[0])
     torch.testing.assert_close(rebuilt, signal, atol=2e-3, rtol=0)
 
@@ -138,7 +141,7 @@ def test_training_leaves_less_error_than_it_starts_with() -> None:
     time = torch.arange(16) / 16
     signal = torch.sin(4 * (time + angle[:, None])).unsqueeze(1)
     net = small((1, 16), latent=1)
-    start_linear(net, lambda index: signal[index], len(signal), seed=0)
+    start_from_principal_components(net, lambda index: signal[index], len(signal), seed=0)
     before = (net.eval().decoder(net.encode(signal)[0]) - signal).square().mean().item()
     losses = train_autoencoder(
         net, lambda index: signal[index], len(signal), 1e-6, TrainConfig(40, 32, 5e-3), seed=0

@@ -10,30 +10,30 @@ from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.errors import Refusal
 from sensorveil.train import seeded
 
-SMALL = FeatureSettings(channels=(4, 6), dense=(16, 12), features=8)
-FLAT = FeatureSettings(channels=(4, 6), dense=(16, 12), features=8, kernels=1)
+SMALL = FeatureSettings(channels=(4, 6), hidden_sizes=(16, 12), features=8)
+FLAT = FeatureSettings(channels=(4, 6), hidden_sizes=(16, 12), features=8, kernel_dims=1)
 
 
 def windows(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def size(shape: tuple[int, ...], classes: int, settings: FeatureSettings, known: int = 0) -> int:
+def size(shape: tuple[int, ...], classes: int, settings: FeatureSettings, context: int = 0) -> int:
     with torch.device("meta"):
-        net = FeatureNet(shape, (classes,), settings, known)
+        net = FeatureNet(shape, (classes,), settings, context)
     return sum(weight.numel() for weight in net.parameters())
 
 
 def test_as_large_as_the_published_ones() -> None:
     """CLOAK's table VI: 34.19 M and 34.22 M on MotionSense, 130.41 and 130.53 MB of 2^20 bytes."""
     surrogate = size((2, 128), 4, FeatureSettings())
-    auxiliary = size((2, 128), 2, FeatureSettings(), known=60)
+    auxiliary = size((2, 128), 2, FeatureSettings(), context=60)
     assert [round(count / 1e6, 2) for count in (surrogate, auxiliary)] == [34.19, 34.22]
     assert [round(count * 4 / 2**20, 2) for count in (surrogate, auxiliary)] == [130.41, 130.53]
 
 
 def test_with_the_papers_256_units_it_would_be_half() -> None:
-    assert round(size((2, 128), 4, FeatureSettings(dense=(256, 128))) / 1e6, 2) == 17.11
+    assert round(size((2, 128), 4, FeatureSettings(hidden_sizes=(256, 128))) / 1e6, 2) == 17.11
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_images() -> None:
 def test_two_dimensional_kernels_by_hand() -> None:
     """Convolutions as sums over neighbours, then plain products."""
     with seeded(1):
-        net = FeatureNet((2, 3), (4,), SMALL, known=8).double()
+        net = FeatureNet((2, 3), (4,), SMALL, context=8).double()
     signal, known = windows(1, 2, 3).double(), windows(1, 8, seed=2).double()
     image = signal
     for layer in (net.convolutions[0], net.convolutions[2]):
@@ -89,14 +89,14 @@ def test_two_dimensional_kernels_by_hand() -> None:
     for layer in (net.dense[0], net.dense[2], net.dense[4]):
         h = (layer.weight @ h + layer.bias).relu()
     wanted = h / h.square().sum().sqrt()
-    features, (scores,) = net(signal, known)
+    features, (scores,) = net(signal, context)
     torch.testing.assert_close(features[0], wanted)
     torch.testing.assert_close(scores[0], net.heads[0].weight @ wanted + net.heads[0].bias)
 
 
 def test_the_auxiliary_sees_the_surrogates_features() -> None:
     with seeded(0):
-        auxiliary = FeatureNet((2, 16), (2,), SMALL, known=8)
+        auxiliary = FeatureNet((2, 16), (2,), SMALL, context=8)
     signal, z_p = windows(6, 2, 16), windows(6, 8, seed=3).requires_grad_()
     z_s, (scores,) = auxiliary(signal, z_p)
     (gradient,) = torch.autograd.grad(scores[:, 0].sum(), z_p)
@@ -109,9 +109,9 @@ def test_the_auxiliary_sees_the_surrogates_features() -> None:
 def test_gradients_reach_the_window() -> None:
     """Equation (20) needs them: the auxiliary's gradient leads the diffusion."""
     with seeded(4):
-        net = FeatureNet((2, 5), (2,), FLAT, known=8).double()
+        net = FeatureNet((2, 5), (2,), FLAT, context=8).double()
     signal, known = windows(2, 2, 5).double().requires_grad_(), windows(2, 8).double()
-    assert torch.autograd.gradcheck(lambda x: net(x, known)[1][0].log_softmax(1), (signal,))
+    assert torch.autograd.gradcheck(lambda x: net(x, context)[1][0].log_softmax(1), (signal,))
 
 
 @pytest.mark.parametrize("settings", [SMALL, FLAT], ids=["two", "one"])

@@ -15,7 +15,7 @@ from sensorveil.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetSe
 from sensorveil.errors import Refusal
 from sensorveil.train import seeded
 
-TINY = UNetSettings(width=8, condition=5, heads=2, dropout=0.0)
+TINY = UNetSettings(width=8, condition=5)
 
 
 def awake(net: nn.Module, seed: int = 0) -> nn.Module:
@@ -56,7 +56,7 @@ def test_as_large_as_the_published_one(adaptive: bool) -> None:
 
 def test_the_one_dimensional_one_is_as_large_as_cloaks() -> None:
     """The same table: 38.41 M and 146.54 MB, on codes of 60 numbers in one channel."""
-    total, small = sized((1, 60), kernels=1)
+    total, small = sized((1, 60), kernel_dims=1)
     assert round((total - small) / 1e6, 2) == 38.41
     assert round((total - small) * 4 / 2**20, 2) == 146.54
 
@@ -109,15 +109,10 @@ def test_the_size_added_up_layer_by_layer() -> None:
     st.integers(1, 2),
     st.integers(1, 5),
     st.integers(1, 19),
-    st.sampled_from([(1,), (1, 2), (1, 2, 2)]),
     st.booleans(),
 )
-def test_any_channels_and_any_length(
-    kernels: int, channels: int, length: int, multipliers: tuple[int, ...], strided: bool
-) -> None:
-    chosen = replace(
-        TINY, width=4, kernels=kernels, multipliers=multipliers, strided=strided, attention=(1,)
-    )
+def test_any_channels_and_any_length(dims: int, channels: int, length: int, strided: bool) -> None:
+    chosen = replace(TINY, width=4, kernel_dims=dims, strided=strided)
     net = awake(UNet((channels, length), chosen))
     x, t, condition = example(3, channels, length)
     noise = net(x, t, condition)
@@ -125,22 +120,22 @@ def test_any_channels_and_any_length(
     assert noise.isfinite().all()
 
 
-@pytest.mark.parametrize(("length", "fold"), [(16, 4), (18, 2), (15, 1)])
-def test_folding_is_a_network_on_neighbours_as_channels(length: int, fold: int) -> None:
+@pytest.mark.parametrize(("length", "patch"), [(16, 4), (18, 2), (15, 1)])
+def test_patches_are_a_network_on_neighbours_as_channels(length: int, patch: int) -> None:
     """A fold of 4, as far as it divides the length: sample j of place i is channel j there."""
-    chosen = replace(TINY, kernels=1)
-    net = awake(UNet((2, length), replace(chosen, fold=4)))
-    plain = UNet((2 * fold, length // fold), chosen).eval()
+    chosen = replace(TINY, kernel_dims=1)
+    net = awake(UNet((2, length), replace(chosen, patch_size=4)))
+    plain = UNet((2 * patch, length // patch), chosen).eval()
     plain.load_state_dict(net.state_dict())
     x, t, condition = example(3, 2, length)
-    apart = torch.empty(3, 2 * fold, length // fold)
-    for channel, place, sample in product(range(2), range(length // fold), range(fold)):
-        apart[:, channel * fold + sample, place] = x[:, channel, place * fold + sample]
+    apart = torch.empty(3, 2 * patch, length // patch)
+    for channel, place, sample in product(range(2), range(length // patch), range(patch)):
+        apart[:, channel * patch + sample, place] = x[:, channel, place * patch + sample]
     noise, expected = net(x, t, condition), plain(apart, t, condition)
-    for channel, place, sample in product(range(2), range(length // fold), range(fold)):
+    for channel, place, sample in product(range(2), range(length // patch), range(patch)):
         torch.testing.assert_close(
-            noise[:, channel, place * fold + sample],
-            expected[:, channel * fold + sample, place],
+            noise[:, channel, place * patch + sample],
+            expected[:, channel * patch + sample, place],
         )
 
 
@@ -152,15 +147,13 @@ def test_images() -> None:
 
 def test_what_cannot_be_built_is_refused() -> None:
     with pytest.raises(Refusal, match="kernels of 2 dimensions"):
-        UNet((3, 7, 10), replace(TINY, kernels=1))
-    with pytest.raises(Refusal, match="heads"):
-        replace(TINY, heads=3)
+        UNet((3, 7, 10), replace(TINY, kernel_dims=1))
     with pytest.raises(Refusal, match="dimensions"):
-        replace(TINY, kernels=3)
-    with pytest.raises(Refusal, match="fold is 1"):
-        replace(TINY, kernels=2, fold=4)
-    with pytest.raises(Refusal, match="fold is 1"):
-        replace(TINY, kernels=1, fold=0)
+        replace(TINY, kernel_dims=3)
+    with pytest.raises(Refusal, match="patch_size is 1"):
+        replace(TINY, kernel_dims=2, patch_size=4)
+    with pytest.raises(Refusal, match="patch_size is 1"):
+        replace(TINY, kernel_dims=1, patch_size=0)
 
 
 def grouped_norm(h: torch.Tensor, norm: nn.GroupNorm) -> torch.Tensor:
@@ -181,21 +174,21 @@ def silu(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-@pytest.mark.parametrize("kernels", [1, 2])
-def test_equation_13_by_hand(adaptive: bool, kernels: int) -> None:
-    chosen = replace(TINY, adaptive=adaptive, kernels=kernels, groups=4)
+@pytest.mark.parametrize("dims", [1, 2])
+def test_equation_13_by_hand(adaptive: bool, dims: int) -> None:
+    chosen = replace(TINY, adaptive=adaptive, kernel_dims=dims)
     block = awake(ResidualBlock(8, 16, chosen)).double()
     generator = torch.Generator().manual_seed(2)
-    x = torch.randn(3, 8, *[6] * kernels, generator=generator, dtype=torch.double)
+    x = torch.randn(3, 8, *[6] * dims, generator=generator, dtype=torch.double)
     time, condition = torch.randn(2, 3, 32, generator=generator, dtype=torch.double)
     h = block.first[2](silu(grouped_norm(x, block.first[0])))
     y_t = silu(time) @ block.of_time.weight.T + block.of_time.bias
     y_zp = silu(condition) @ block.of_condition.weight.T + block.of_condition.bias
-    assert block.norm.num_groups == 4
+    assert block.norm.num_groups == 8
     told = torch.empty_like(h)
     for window in range(3):
         one = h[window : window + 1]
-        places = (1, -1) + (1,) * kernels
+        places = (1, -1) + (1,) * dims
         scale, shift = y_t[window].view(places), y_zp[window].view(places)
         if adaptive:
             told[window] = (scale * grouped_norm(one, block.norm) + shift)[0]
@@ -212,20 +205,15 @@ def test_a_block_starts_as_its_skip_and_an_untold_scale_is_one() -> None:
     assert torch.equal(block.of_time.bias, torch.ones(8))
 
 
-@pytest.mark.parametrize("heads", [1, 4])
-def test_attention_by_hand(heads: int) -> None:
-    attention = awake(SelfAttention(8, replace(TINY, heads=heads))).double()
+def test_attention_by_hand() -> None:
+    attention = awake(SelfAttention(8)).double()
     x = torch.randn(2, 8, 3, 4, dtype=torch.double, generator=torch.Generator().manual_seed(4))
-    size = 8 // heads
     for window in range(2):
         places = grouped_norm(x[window : window + 1], attention.norm)[0].flatten(1).T
-        layer = attention.questions_keys_values
-        asked = places @ layer.weight.T + layer.bias
-        found = []
-        for first in range(0, 8, size):
-            q, k, v = (asked[:, at + first : at + first + size] for at in (0, 8, 16))
-            found.append(torch.softmax(q @ k.T / size**0.5, dim=1) @ v)
-        added = torch.cat(found, 1) @ attention.answer.weight.T + attention.answer.bias
+        layer = attention.query_key_value
+        q, k, v = (places @ layer.weight.T + layer.bias).chunk(3, dim=1)
+        found = torch.softmax(q @ k.T / 8**0.5, dim=1) @ v
+        added = found @ attention.output.weight.T + attention.output.bias
         torch.testing.assert_close(attention(x)[window], x[window] + added.T.view(8, 3, 4))
 
 
@@ -233,16 +221,6 @@ def test_no_noise_is_predicted_before_training() -> None:
     with seeded(0):
         net = UNet((2, 16), TINY)
     assert torch.equal(net(*example(3, 2, 16)), torch.zeros(3, 2, 16))
-
-
-def test_the_time_is_encoded_by_falling_frequencies() -> None:
-    net = UNet((2, 16), TINY)
-    t = torch.tensor([0, 7, 999])
-    for row, time in zip(net.encoded(t), t.tolist(), strict=True):
-        angles = torch.tensor([time / 10_000 ** (k / 4) for k in range(4)])
-        torch.testing.assert_close(row, torch.cat([angles.cos(), angles.sin()]), atol=1e-4, rtol=0)
-    assert torch.equal(net.encoded(t), net.encoded(t.float()))
-    assert not torch.equal(net.encoded(t), net.encoded(t + 0.5))
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
@@ -275,9 +253,9 @@ def test_without_a_condition_there_is_one_learnt_shift() -> None:
     assert all(float(bias.grad.abs().max()) > 0 for bias in learns)
 
 
-@pytest.mark.parametrize("kernels", [1, 2])
-def test_a_window_does_not_depend_on_the_others(kernels: int) -> None:
-    net = awake(UNet((2, 12), replace(TINY, kernels=kernels)))
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_window_does_not_depend_on_the_others(dims: int) -> None:
+    net = awake(UNet((2, 12), replace(TINY, kernel_dims=dims)))
     x, t, condition = example(5, 2, 12)
     together = net(x, t, condition)
     for which in range(5):
@@ -286,9 +264,9 @@ def test_a_window_does_not_depend_on_the_others(kernels: int) -> None:
         torch.testing.assert_close(together[one], alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kernels", [1, 2])
-def test_gradients(kernels: int) -> None:
-    chosen = UNetSettings(width=4, condition=3, blocks=1, dropout=0.0, kernels=kernels)
+@pytest.mark.parametrize("dims", [1, 2])
+def test_gradients(dims: int) -> None:
+    chosen = UNetSettings(width=4, condition=3, blocks=1, kernel_dims=dims)
     net = awake(UNet((2, 5), chosen)).double()
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(2, 2, 5, generator=generator, dtype=torch.double, requires_grad=True)
@@ -304,10 +282,10 @@ def test_all_weights_learn() -> None:
     assert min(largest.values()) > 1e-7, largest
 
 
-@pytest.mark.parametrize("kernels", [1, 2])
-def test_it_learns_one_batch(kernels: int) -> None:
+@pytest.mark.parametrize("dims", [1, 2])
+def test_it_learns_one_batch(dims: int) -> None:
     with seeded(0):
-        net = UNet((2, 8), replace(TINY, blocks=1, kernels=kernels))
+        net = UNet((2, 8), replace(TINY, blocks=1, kernel_dims=dims)).eval()
     x, t, condition = example(6, 2, 8)
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(6))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -319,16 +297,6 @@ def test_it_learns_one_batch(kernels: int) -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 10
-
-
-def test_attention_where_it_is_asked_for() -> None:
-    def attending(levels: tuple[int, ...] | None) -> int:
-        net = UNet((2, 16), replace(TINY, attention=levels))
-        return sum(isinstance(part, SelfAttention) for part in net.modules())
-
-    assert attending(None) == 2 + 2 + 1 + 3 + 3
-    assert attending((1,)) == 2 + 1 + 3
-    assert attending(()) == 1  # the middle always has one
 
 
 @pytest.mark.filterwarnings("ignore:TF32")

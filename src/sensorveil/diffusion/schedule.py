@@ -69,8 +69,12 @@ class NoiseSchedule:
                 f"a linear schedule needs timesteps >= 1 and 0 < first <= last < 1; here are"
                 f" timesteps {timesteps}, first {first}, last {last}"
             )
-        betas = torch.linspace(first, last, timesteps, dtype=torch.float64)
-        log_alpha_bar = torch.log1p(-betas).cumsum(0)
+        return cls.of_betas(torch.linspace(first, last, timesteps, dtype=torch.float64))
+
+    @classmethod
+    def of_betas(cls, betas: torch.Tensor) -> NoiseSchedule:
+        """From the variance that is added from each timestep to the next, equation (1)."""
+        log_alpha_bar = torch.log1p(-betas.double()).cumsum(0)
         return cls((log_alpha_bar / 2).exp(), (-torch.expm1(log_alpha_bar)).sqrt())
 
     def __len__(self) -> int:

@@ -104,12 +104,12 @@ class NegativelyGuided(Obfuscator):
     def variants(self) -> dict[str, Self]:
         """The same with other negative targets, where there is a negative scale."""
         guidance = self.settings.guidance
-        if not guidance.negative_scale:
+        if not guidance.negative_scale or guidance.negative_target == "none":
             return {}
         return {
             f"{self.name}, negative_target={target}": self.with_settings(negative_target=target)
             for target in NEGATIVE_TARGETS
-            if target != guidance.negative_target
+            if target not in (guidance.negative_target, "none")
         }
 
     # What a subclass writes.
