@@ -72,7 +72,7 @@ def test_two_dimensional_kernels_by_hand() -> None:
     """Convolutions as sums over neighbours, then plain products."""
     with seeded(1):
         net = FeatureNet((2, 3), (4,), SMALL, context=8).double()
-    signal, known = windows(1, 2, 3).double(), windows(1, 8, seed=2).double()
+    signal, context = windows(1, 2, 3).double(), windows(1, 8, seed=2).double()
     image = signal
     for layer in (net.convolutions[0], net.convolutions[2]):
         padded = nn.functional.pad(image, (1, 1, 1, 1))
@@ -85,7 +85,7 @@ def test_two_dimensional_kernels_by_hand() -> None:
         ]
         image = torch.stack([torch.stack(row) for row in sums]).permute(2, 0, 1).relu()
     assert image.shape == (6, 4, 5)
-    h = torch.cat([image.flatten(), known[0]])
+    h = torch.cat([image.flatten(), context[0]])
     for layer in (net.dense[0], net.dense[2], net.dense[4]):
         h = (layer.weight @ h + layer.bias).relu()
     wanted = h / h.square().sum().sqrt()
@@ -110,7 +110,7 @@ def test_gradients_reach_the_window() -> None:
     """Equation (20) needs them: the auxiliary's gradient leads the diffusion."""
     with seeded(4):
         net = FeatureNet((2, 5), (2,), FLAT, context=8).double()
-    signal, known = windows(2, 2, 5).double().requires_grad_(), windows(2, 8).double()
+    signal, context = windows(2, 2, 5).double().requires_grad_(), windows(2, 8).double()
     assert torch.autograd.gradcheck(lambda x: net(x, context)[1][0].log_softmax(1), (signal,))
 
 
