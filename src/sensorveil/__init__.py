@@ -11,42 +11,46 @@ from sensorveil.version import __version__
 if TYPE_CHECKING:
     from sensorveil.data import load
     from sensorveil.methods.aae import AAE
-    from sensorveil.methods.autoencoder import AttributeCAE, AttributeCVAE, AttributeVAE, GeneralVAE
     from sensorveil.methods.base import Obfuscator
+    from sensorveil.methods.baselines import Downsample, Noise, NoObfuscation, Resample
     from sensorveil.methods.blinder import Blinder
     from sensorveil.methods.class_diffusion import ClassDiffusion
     from sensorveil.methods.cloak import Cloak
     from sensorveil.methods.csi import CsiGenerator
     from sensorveil.methods.csi_vae import CsiVae
-    from sensorveil.methods.downsample import Downsample
     from sensorveil.methods.mass import Mass
-    from sensorveil.methods.noise import Noise
-    from sensorveil.methods.none import NoObfuscation
     from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
+    from sensorveil.methods.obscurenet_baselines import (
+        AttributeCAE,
+        AttributeCVAE,
+        AttributeVAE,
+        GeneralVAE,
+    )
     from sensorveil.methods.privdiffuser import PrivDiffuser
     from sensorveil.methods.registry import list_methods, register_method
-    from sensorveil.methods.resample import Resample
     from sensorveil.methods.run import load_run, save_run
     from sensorveil.methods.seal import Seal
 
 _MODULES = {
     "data": ("load",),
     "methods.aae": ("AAE",),
-    "methods.autoencoder": ("AttributeCAE", "AttributeCVAE", "AttributeVAE", "GeneralVAE"),
     "methods.base": ("Obfuscator",),
+    "methods.baselines": ("Downsample", "NoObfuscation", "Noise", "Resample"),
     "methods.blinder": ("Blinder",),
     "methods.class_diffusion": ("ClassDiffusion",),
     "methods.cloak": ("Cloak",),
     "methods.csi": ("CsiGenerator",),
     "methods.csi_vae": ("CsiVae",),
-    "methods.downsample": ("Downsample",),
     "methods.mass": ("Mass",),
-    "methods.noise": ("Noise",),
-    "methods.none": ("NoObfuscation",),
     "methods.obscurenet": ("ObscureNet", "ObscureNetPipeline"),
+    "methods.obscurenet_baselines": (
+        "AttributeCAE",
+        "AttributeCVAE",
+        "AttributeVAE",
+        "GeneralVAE",
+    ),
     "methods.privdiffuser": ("PrivDiffuser",),
     "methods.registry": ("list_methods", "register_method"),
-    "methods.resample": ("Resample",),
     "methods.run": ("load_run", "save_run"),
     "methods.seal": ("Seal",),
 }

@@ -12,7 +12,7 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Capabilities
-from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.baselines import NoObfuscation
 
 
 def windows(count: int, seed: int, spread: float = 1.0) -> Windows:

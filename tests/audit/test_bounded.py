@@ -18,7 +18,7 @@ from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.noise import Noise
+from sensorveil.methods.baselines import Noise
 from sensorveil.methods.seal import Seal
 from sensorveil.methods.seal_bound import bound_code
 

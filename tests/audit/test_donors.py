@@ -16,8 +16,8 @@ from sensorveil.errors import Refusal
 from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.measures.likeness import Likeness
 from sensorveil.measures.residual import ResidualModel, ResidualSettings
+from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.csi import CsiGenerator
-from sensorveil.methods.none import NoObfuscation
 
 SMALL = ResidualSettings(width=6, epochs=16, batch=16, rate=4e-3)
 TINY: dict[str, Any] = {

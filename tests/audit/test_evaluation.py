@@ -16,8 +16,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.noise import Noise
-from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.baselines import Noise, NoObfuscation
 from sensorveil.progress import listen
 
 TINY = ClassifierSettings(width=6, epochs=6, batch=16, rate=5e-3)

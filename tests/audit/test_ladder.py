@@ -28,8 +28,7 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Capabilities, Obfuscator
-from sensorveil.methods.none import NoObfuscation
-from sensorveil.methods.resample import Resample
+from sensorveil.methods.baselines import NoObfuscation, Resample
 
 KEEP = ("activity",)
 FAST = Budget(windows=3000, kernels=100, rounds=25, families=(CONVOLUTIONS, TREES))

@@ -22,7 +22,7 @@ from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.resample import Resample
+from sensorveil.methods.baselines import Resample
 
 SMALL = LinkageBudget(train_windows=800, kernels=100, components=40)
 
@@ -81,10 +81,10 @@ def test_label_only_resampling_leaves_chance() -> None:
 def test_a_reader_that_errs_in_a_persons_own_way_gives_the_person_away() -> None:
     """Resampling by what was read is not resampling by the class: misreadings are personal."""
     split = load("simulated", "subject", people=64, windows=8, identity=3.0)
-    obfuscator = Resample(width=8, epochs=6, batch=32).fit(split.train, "activity", "subject")
-    right = obfuscator.reader_.predict(split.test.scaled(obfuscator.scaling_)) == split.test.codes(
-        "activity"
-    )
+    obfuscator = Resample(width=8, epochs=6, batch_size=32).fit(split.train, "activity", "subject")
+    right = obfuscator.classifier_.predict(
+        split.test.standardized(obfuscator.scaling_)
+    ) == split.test.codes("activity")
     assert right.mean() < 0.8
     train = obfuscator.obfuscate(split.train, seed=1)
     found = linked(split, obfuscator.obfuscate(split.test, seed=2), train)

@@ -6,8 +6,8 @@ from typing import Any
 
 from sensorveil.audit.probed import probed
 from sensorveil.audit.results import ConditionProbe
+from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.none import NoObfuscation
 
 
 def read(accuracy: float) -> dict[str, float]:

@@ -19,8 +19,7 @@ from sensorveil.audit.reidentification import (
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.inference import Classifier, ClassifierSettings
-from sensorveil.methods.none import NoObfuscation
-from sensorveil.methods.resample import Resample
+from sensorveil.methods.baselines import NoObfuscation, Resample
 
 SMALL = ClassifierSettings(width=8, epochs=12, batch=16, rate=5e-3)
 
@@ -66,7 +65,7 @@ def test_a_fixed_relabelling_is_reidentified() -> None:
 
 
 def test_resampling_is_not_reidentified() -> None:
-    obfuscator = Resample(width=8, epochs=6, batch=16).fit(TRAIN, "activity", "gender")
+    obfuscator = Resample(width=8, epochs=6, batch_size=16).fit(TRAIN, "activity", "gender")
     train, test = obfuscator.obfuscate(TRAIN, seed=1), obfuscator.obfuscate(TEST, seed=2)
     leak = obscurenet_reidentification(test, "gender", runs=4, settings=SMALL)
     whole = cloak_reidentification(train, test, "gender", runs=2, settings=SMALL)

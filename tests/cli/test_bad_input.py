@@ -18,7 +18,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from sensorveil.measures.inference import Classifier
-from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.baselines import NoObfuscation
 
 Spoil = Callable[[Path], None]
 

@@ -314,9 +314,10 @@ def test_prepare_into_a_folder_with_a_dot(done: Command, motionsense: Path, tmp_
 def test_methods(done: Command) -> None:
     told = strict(done("methods", "--json").out)
     assert set(told) == set(sensorveil.list_methods())
-    own = {"readers": 1, "width": 24, "epochs": 12, "batch": 64, "rate": 0.004}
+    classifier = {"width": 24, "epochs": 12, "batch_size": 64, "learning_rate": 0.004}
+    own = {"ensemble_size": 1, "classifier": classifier}
     assert told["resample"]["settings"] == own
-    assert told["resample"]["presets"]["paper"]["epochs"] == 20
+    assert told["resample"]["presets"]["paper"]["classifier"]["epochs"] == 20
     assert set(told["noise"]["capabilities"]["strengths"]) == {"snr", "epsilon"}
     lines = done("methods").out.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == list(told)
@@ -346,10 +347,11 @@ def test_fit_writes_a_run(done: Command, simulated: tuple[str, ...], tmp_path: P
         ["activity"],
         ["gender"],
     )
-    own = {"readers": 1, "width": 24, "epochs": 2, "batch": 64, "rate": 0.004}
+    classifier = {"width": 24, "epochs": 2, "batch_size": 64, "learning_rate": 0.004}
+    own = {"ensemble_size": 1, "classifier": classifier}
     assert config["settings"] == own
     assert config["origin"]["dataset"] == "simulated"
-    (losses,) = strict((folder / "metrics.json").read_text("utf-8"))["reader_loss"]
+    (losses,) = strict((folder / "metrics.json").read_text("utf-8"))["classifier_loss"]
     assert len(losses) == 2
     card = (folder / "card.md").read_text("utf-8")
     assert "keeps: activity" in card
@@ -366,7 +368,8 @@ def test_fit_takes_seed_fold_preset_and_several_names(
     config = strict((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert config["hide"] == ["gender", "weight", "subject"]
     assert (config["seed"], config["preset"], config["origin"]["fold"]) == (7, "paper", 2)
-    own = {"readers": 5, "width": 4, "epochs": 1, "batch": 512, "rate": 0.003}
+    classifier = {"width": 4, "epochs": 1, "batch_size": 512, "learning_rate": 0.003}
+    own = {"ensemble_size": 5, "classifier": classifier}
     assert config["settings"] == own
 
 

@@ -8,7 +8,7 @@ import pytest
 from sensorveil.errors import Refusal
 from sensorveil.methods import conformance
 from sensorveil.methods.base import Capabilities
-from sensorveil.methods.none import NoObfuscation
+from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.registry import list_methods, method
 
 

@@ -17,10 +17,10 @@ from sensorveil.errors import Refusal
 from sensorveil.files import read_json
 from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods import csi as module
+from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.csi import CsiGenerator
 from sensorveil.methods.generator import to_learn_from
-from sensorveil.methods.none import NoObfuscation
 from sensorveil.methods.run import load_run, run_card, save_run
 from sensorveil.nets.private_training import Spent, epsilon
 

@@ -15,10 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from sensorveil.data.windows import Origin, Windows
 from sensorveil.errors import Refusal
+from sensorveil.methods.baselines import Noise, NoObfuscation, Resample
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.noise import Noise
-from sensorveil.methods.none import NoObfuscation
-from sensorveil.methods.resample import Resample
 from sensorveil.methods.run import FILES, load_run, run_card, save_run
 from sensorveil.version import __version__
 
@@ -95,11 +93,11 @@ def test_a_setting_that_came_later_has_its_default(tmp_path: Path) -> None:
     obfuscator = Resample("paper", width=4, epochs=1).fit(windows(), "activity", "gender")
     place = save_run(obfuscator, tmp_path / "older") / "config.json"
     config = json.loads(place.read_text())
-    del config["settings"]["rate"]
+    del config["settings"]["ensemble_size"]
     place.write_text(json.dumps(config))
     found = load_run(place.parent).settings
-    assert found == obfuscator.settings.with_changes(dict(rate=Resample.Settings().rate))
-    assert found.rate != obfuscator.settings.rate
+    assert found == obfuscator.settings.with_changes({"ensemble_size": 1})
+    assert obfuscator.settings.ensemble_size != 1
 
 
 def test_nothing_in_a_run_is_a_pickle(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,14 +231,16 @@ def test_half_of_a_complex_array(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda arrays: arrays.pop("method.pool.code"),
-        lambda arrays: arrays.pop("method.reader.0.mean"),
-        lambda arrays: arrays.pop("method.reader.0.net.head.0.weight"),
-        lambda arrays: arrays.update({"method.reader.0.net.head.0.bias": np.zeros(3, "f4")}),
+        lambda arrays: arrays.pop("method.donors.class"),
+        lambda arrays: arrays.pop("method.classifier.0.mean"),
+        lambda arrays: arrays.pop("method.classifier.0.network.head.0.weight"),
+        lambda arrays: arrays.update(
+            {"method.classifier.0.network.head.0.bias": np.zeros(3, "f4")}
+        ),
     ],
     ids=["no codes", "no mean", "no weight", "another size"],
 )
-def test_a_reader_that_was_tampered_with(tmp_path: Path, change: Callable[..., Any]) -> None:
+def test_a_classifier_that_was_tampered_with(tmp_path: Path, change: Callable[..., Any]) -> None:
     obfuscator = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
     run = save_run(obfuscator, tmp_path / "run")
     rewritten(run, change)

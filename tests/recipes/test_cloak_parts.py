@@ -8,7 +8,7 @@ import pytest
 
 from sensorveil.data.catalog import load
 from sensorveil.measures.inference import ClassifierSettings
-from sensorveil.methods.noise import Noise
+from sensorveil.methods.baselines import Noise
 from sensorveil.recipes.parts import measure
 from sensorveil.recipes.plan import Plan
 from sensorveil.recipes.recipe import Recipe, Row, recipe

@@ -38,10 +38,10 @@ def test_a_recipe_names_what_exists(name: str) -> None:
 def test_the_papers_own_settings() -> None:
     """Section 6: a code of 10 numbers for MotionSense and 5 for MobiAct; the grid of 6.2."""
     motion = recipe("obscurenet-motionsense-gender")
-    assert motion.settings["latent"] == 10
+    assert motion.settings["latent_size"] == 10
     grid = motion.parts["grid"]
     assert (len(grid["alpha"]), len(grid["beta"])) == (4, 6)
-    assert all(recipe(n).settings["latent"] == 5 for n in names() if "obscurenet-mobiact" in n)
+    assert all(recipe(n).settings["latent_size"] == 5 for n in names() if "obscurenet-mobiact" in n)
     assert recipe("obscurenet-mobiact-both").hide == ("gender", "weight")
 
 

@@ -28,10 +28,10 @@ from sensorveil.recipes.reproduce import accuracies
 
 TINY = {
     "epochs": 20,
-    "reader_epochs": 6,
+    "classifier.epochs": 6,
     "regulariser_epochs": 1,
-    "batch": 32,
-    "widths": "64-32",
+    "batch_size": 32,
+    "hidden_sizes": (64, 32),
     "discriminator_steps": 2,
 }
 
@@ -405,8 +405,9 @@ def test_recipes_run_on_official_files(
 ) -> None:
     wanted = recipe(name)
     {"mobiact": mobiact_folder, "wifihar": wifihar_folder}[wanted.data](tmp_path / "data")
-    known = {key for row in wanted.rows for key in vars(method(row.method)().settings)}
-    given = {key: value for key, value in {**TINY, **GUIDED}.items() if key in known}
+    known = {key for row in wanted.rows for key in method(row.method).Settings.names()}
+    small = {**TINY, **GUIDED, "hidden_sizes": "64-32"}
+    given = {key: value for key, value in small.items() if key in known}
     settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     places = ["--from", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     small = ["--seeds", "1", "--preset", "fast", "--quick", "--leaks", "0", *settings]
@@ -414,7 +415,7 @@ def test_recipes_run_on_official_files(
     found = json.loads((tmp_path / "out" / f"{name}-accuracy.json").read_text())
     assert [row["label"] for row in found["rows"]] == [row.label for row in wanted.rows]
     if wanted.data == "mobiact" and "cloak" not in name:
-        assert all(row["settings"].get("latent", 5) == 5 for row in found["rows"])
+        assert all(row["settings"].get("latent_size", 5) == 5 for row in found["rows"])
     assert set(found["rows"][0]["read"]) == set(wanted.attributes)
     assert found["data"]["dataset"] == wanted.data
     assert found["conditions"]["command"]

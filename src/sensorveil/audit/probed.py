@@ -12,7 +12,7 @@ def probed(obfuscator: Obfuscator) -> tuple[ConditionProbe, ...]:
     They were asked in training, at the strengths that the settings name.
 
     >>> from sensorveil.methods.conformance import example_windows
-    >>> from sensorveil.methods.none import NoObfuscation
+    >>> from sensorveil.methods.baselines import NoObfuscation
     >>> probed(NoObfuscation().fit(example_windows(), "activity", "gender"))
     ()
     """

@@ -117,25 +117,11 @@ class Obfuscator(ABC):
 
         Methods that train for long keep what they have in the checkpoint, and go on from there.
         """
-        policy = Policy.of(keep, hide)
-        self._check_windows(windows)
-        policy.check(windows)
-        self._check_abilities(policy)
         started = time.perf_counter()
-        self.policy_ = policy
-        self.origin_ = windows.origin
-        self.shape_, self.complex_ = windows.shape, windows.is_complex
-        self.sample_rate_, self.channels_ = windows.sample_rate, windows.channels
-        self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
-        clash = set(policy.hide) & set(self.capabilities.strengths)
-        if clash:
-            raise Refusal(f"attribute '{min(clash)}' has the name of a strength; rename it")
-        self.scaling_ = self._make_scaling(windows)
-        self.metrics_: dict[str, Any] = {"windows": len(windows)}
-        self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
+        standard = self._begin(windows, keep, hide)
         self.checkpoint = checkpoint
         try:
-            self._fit(self._standard(windows), np.random.default_rng(self.seed))
+            self._fit(standard, np.random.default_rng(self.seed))
         finally:
             self.checkpoint = None
         self.metrics_["seconds"] = round(time.perf_counter() - started, 3)
@@ -287,6 +273,27 @@ class Obfuscator(ABC):
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """New signal (n, channels, length) in standard units; a knob not given is absent."""
+
+    def _begin(
+        self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]
+    ) -> Windows:
+        """All of `fit` but `_fit`: check, learn what every method learns, standardise."""
+        policy = Policy.of(keep, hide)
+        self._check_windows(windows)
+        policy.check(windows)
+        self._check_abilities(policy)
+        self.policy_ = policy
+        self.origin_ = windows.origin
+        self.shape_, self.complex_ = windows.shape, windows.is_complex
+        self.sample_rate_, self.channels_ = windows.sample_rate, windows.channels
+        self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
+        clash = set(policy.hide) & set(self.capabilities.strengths)
+        if clash:
+            raise Refusal(f"attribute '{min(clash)}' has the name of a strength; rename it")
+        self.scaling_ = self._make_scaling(windows)
+        self.metrics_: dict[str, Any] = {"windows": len(windows)}
+        self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
+        return self._standard(windows)
 
     @property
     def hook_shape(self) -> tuple[int, ...]:

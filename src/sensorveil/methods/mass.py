@@ -1,231 +1,396 @@
-"""MaSS: a transform that holds what windows tell of each attribute within limits.
+"""MaSS: a transform that keeps what windows say about each attribute within limits.
 
-Chen and others, MaSS: Multi-attribute Selective Suppression for Utility-preserving Data
-Transformation from an Information-theoretic Perspective (ICML 2024); CLOAK compares with it.
+In this order: networks, losses, settings, training in three stages, obfuscation. CLOAK compares with
+it. The paper was not at hand; this follows the authors' code in its form for MotionSense.
+
+Reference
+---------
+Y. Chen and others: MaSS: Multi-attribute Selective Suppression for Utility-preserving Data
+Transformation from an Information-theoretic Perspective. ICML 2024. "The authors' code" is
+github.com/jpmorganchase/MaSS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import nn
+from torch.nn.functional import cross_entropy, normalize
 
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows, batches
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.settings import Settings
-from sensorveil.nets.mass import (
-    AttributeNet,
-    Transform,
-    label_entropy,
-    paired_info_nce,
-    surprise,
-    told_too_little,
-    told_too_much,
-    train_attribute_net,
-    train_features,
-)
-from sensorveil.train import Gather, TrainConfig, TrainingTarget, derived_seed, seeded, train
+from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train, train_network
 
-_FEATURES, _TRANSFORM, _READER = 31, 32, 3000  # what seeds are for
-_PIECE = 2048
+_FEATURES, _TRANSFORM, _CLASSIFIER = 31, 32, 3000  # uses of the seed
+
+
+# Networks.
+
+
+class Transform(nn.Module):
+    """Windows and as many random numbers to windows: a residual block of two dense layers, and one.
+
+    Examples
+    --------
+    >>> network = Transform((2, 16))
+    >>> network(torch.zeros(3, 2, 16), torch.randn(3, 2, 16)).shape
+    torch.Size([3, 2, 16])
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        size = math.prod(shape)
+        # No bias before a batch norm: it cancels there.
+        self.block = nn.Sequential(
+            nn.Linear(2 * size, size, bias=False),
+            nn.BatchNorm1d(size),
+            nn.ReLU(),
+            nn.Linear(size, size, bias=False),
+            nn.BatchNorm1d(size),
+        )
+        self.output = nn.Linear(size, size)
+
+    def forward(self, signal: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """The transformed windows, of the same shape."""
+        flat = signal.flatten(1)
+        residual = self.block(torch.cat([flat, noise.flatten(1)], dim=1)) + flat
+        transformed: torch.Tensor = self.output(residual.relu())
+        return transformed.view_as(signal)
+
+
+class AttributeNetwork(nn.Module):
+    """Convolutions, each with batch normalisation, ReLU and pooling, and two dense layers.
+
+    It predicts an attribute; with 128 outputs it is the feature network F.
+
+    Parameters
+    ----------
+    shape
+        Shape of a window.
+    outputs
+        Number of classes, or of features.
+    widths
+        Filters of each convolution.
+    dense_size
+        Size of the first dense layer.
+
+    Examples
+    --------
+    >>> AttributeNetwork((2, 128), outputs=4)(torch.zeros(3, 2, 128)).shape
+    torch.Size([3, 4])
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        outputs: int,
+        widths: Sequence[int] = (16, 32, 64, 64),
+        dense_size: int = 256,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        length = shape[1]
+        for before, after in pairwise((shape[0], *widths)):
+            layers += [nn.Conv1d(before, after, 3, padding=1, bias=False), nn.BatchNorm1d(after)]
+            layers.append(nn.ReLU())
+            if length > 1:
+                layers.append(nn.MaxPool1d(2))
+                length //= 2
+        self.layers = nn.Sequential(
+            *layers,
+            nn.Flatten(),
+            nn.Linear(widths[-1] * length, dense_size, bias=False),
+            nn.BatchNorm1d(dense_size),
+            nn.ReLU(),
+            nn.Linear(dense_size, outputs),
+        )
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        """Logits or features, (n, outputs)."""
+        found: torch.Tensor = self.layers(signal)
+        return found
+
+
+# Losses. H(A) - CE stands for the mutual information of an attribute A and the output.
+
+
+def known_cross_entropy(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean cross-entropy of the windows whose class is known, in nats; 0 where none is.
+
+    >>> round(float(known_cross_entropy(torch.zeros(2, 4), torch.tensor([1, UNKNOWN])).exp()), 4)
+    4.0
+    """
+    total = cross_entropy(scores.float(), labels, ignore_index=UNKNOWN, reduction="sum")
+    return total / (labels != UNKNOWN).sum().clamp(min=1)
+
+
+def label_entropy(labels: torch.Tensor) -> float:
+    """H(A) of the classes that are known, in nats.
+
+    >>> round(math.exp(label_entropy(torch.tensor([0, 1, 2, 3, UNKNOWN]))), 4)
+    4.0
+    """
+    counts = torch.bincount(labels[labels != UNKNOWN]).double()
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * share.log()).sum())
+
+
+def upper_limit_loss(loss: torch.Tensor, entropy: float, limit: float) -> torch.Tensor:
+    """The penalty of I(X'; S) <= m: |v| + v^2 of v = min(CE - H + m, 0)."""
+    return _penalty((loss - entropy + limit).clamp(max=0))
+
+
+def lower_limit_loss(loss: torch.Tensor, entropy: float, limit: float) -> torch.Tensor:
+    """The penalty of I(X'; U) >= n: |v| + v^2 of v = max(CE - H + n, 0)."""
+    return _penalty((loss - entropy + limit).clamp(min=0))
+
+
+def _penalty(violation: torch.Tensor) -> torch.Tensor:
+    return violation.abs() + violation.square()
+
+
+def info_nce(first: torch.Tensor, second: torch.Tensor, temperature: float = 0.07) -> torch.Tensor:
+    """InfoNCE of two views, both ways: each window is to find itself in the other view.
+
+    >>> equal = torch.zeros(8, 3)
+    >>> round(float(info_nce(equal, equal).exp()), 4)  # nothing to tell eight apart by
+    8.0
+    """
+    similarity = normalize(first.float()) @ normalize(second.float()).T / temperature
+    own = torch.arange(len(similarity), device=similarity.device)
+    return (cross_entropy(similarity, own) + cross_entropy(similarity.T, own)) / 2
+
+
+# Settings.
 
 
 class MassSettings(Settings):
-    """Limits, sizes and training.
+    """Settings of MaSS; the defaults are the authors' for MotionSense.
 
-    `allowed` is m: nats that may be told of each hidden attribute. `wanted` is n, as a share of
-    all that there is to tell of each kept attribute. `width` multiplies 1-2-4-4, the filters of
-    the attributes' networks, `dense` is their dense layer and `features` the size of F.
+    Parameters
+    ----------
+    max_hidden_information
+        m: nats that the output may hold about each hidden attribute.
+    min_kept_information
+        n: what the output must hold about each kept attribute, as a share of its entropy.
+    width
+        Multiplies 1-2-4-4, the filters of the attribute networks.
+    dense_size
+        Their dense layer.
+    feature_size
+        Outputs of the feature network F.
+    classifier_epochs, classifier_batch_size, classifier_learning_rate
+        Of the first stage; F takes batches and learning rate too.
+    feature_epochs
+        Of the second stage.
+    epochs, batch_size, learning_rate, weight_decay
+        Of the third stage.
     """
 
-    allowed: float = 0.0
-    wanted: float = 1.0
-    width: int = 16
-    dense: int = 256
-    features: int = 128
-    reader_epochs: int = 100
-    reader_batch: int = 256
-    reader_rate: float = 5e-4
-    feature_epochs: int = 100
-    epochs: int = 200
-    batch: int = 128
-    rate: float = 5e-5
-    weight_decay: float = 1e-3
-
-    def check(self) -> None:
-        """Refuses limits that cannot be met, and sizes that make no network."""
-        for name, value in vars(self).items():
-            if name in ("allowed", "wanted", "weight_decay"):
-                self.require(value >= 0, name, "0 or more")
-            else:
-                self.require(value > 0, name, "above 0")
-        self.require(self.wanted <= 1, "wanted", "1 at most, which is all there is to tell")
+    max_hidden_information: NonNegativeFloat = 0.0
+    min_kept_information: float = Field(1.0, ge=0, le=1)
+    width: PositiveInt = 16
+    dense_size: PositiveInt = 256
+    feature_size: PositiveInt = 128
+    classifier_epochs: PositiveInt = 100
+    classifier_batch_size: PositiveInt = 256
+    classifier_learning_rate: PositiveFloat = 5e-4
+    feature_epochs: PositiveInt = 100
+    epochs: PositiveInt = 200
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 5e-5
+    weight_decay: NonNegativeFloat = 1e-3
 
 
 @dataclass(frozen=True)
-class _Lesson:
-    """What the transform learns from: windows, and each attribute's classes, entropy and reader."""
+class Attribute:
+    """An attribute's classifier, the labels of the training windows and their entropy."""
 
-    gather: Gather
-    codes: dict[str, torch.Tensor]
-    entropies: dict[str, float]
-    readers: dict[str, AttributeNet]
+    classifier: AttributeNetwork
+    labels: torch.Tensor
+    entropy: float
 
-    def surprise(self, name: str, output: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """The cross-entropy of an attribute's reader on transformed windows."""
-        return surprise(self.readers[name](output), self.codes[name][index])
+    def loss(self, signal: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """The classifier's cross-entropy on windows that come from those at some positions."""
+        return known_cross_entropy(self.classifier(signal), self.labels[index])
 
 
 class Mass(Obfuscator):
-    """A transform of windows and noise, trained against readers of the hidden attributes.
+    """A transform of windows and noise, trained against classifiers of the hidden attributes.
 
-    Readers of all listed attributes are trained on raw windows. Then the transform learns to keep
-    what tells windows apart (an InfoNCE between features of both), within the limits of each
-    attribute, while the hidden attributes' readers learn from its output in turns with it. What
-    nobody listed is kept: it is for applications that nobody thought of.
+    First, classifiers of all listed attributes are trained on raw windows, then features that tell
+    windows apart. At last the transform learns to keep these features, within the limits of each
+    attribute, in turns with the hidden attributes' classifiers. What is not listed is kept: it is
+    for applications that nobody thought of.
 
     Preset `paper` has the sizes and settings of the authors' code for MotionSense. What differs:
 
-    - one cycle of the rate in place of a cosine, and AdamW at the readers' rate for F, where they
-      take SGD.
-    - the kept attributes' readers stay as they are on raw windows, so that an unchanged application
-      is what the transform works for; the authors' run on MotionSense lists no kept attribute.
-      They report an application that is tuned to the output: the audit's retrained one.
-    - they stop where the limits cannot be met; here the loss has to weigh them.
+    - One cycle of the learning rate for their cosine; AdamW for F, where they take SGD.
+    - The kept attributes' classifiers stay as they are on raw windows, so that the transform works
+      for an unchanged application; the authors' run on MotionSense lists no kept attribute.
+    - They stop where the limits cannot be met; here the loss weighs them against each other.
 
+    Examples
+    --------
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> obfuscator = Mass(epochs=1, reader_epochs=1).fit(windows, "activity", "gender")
+    >>> obfuscator = Mass(epochs=1, classifier_epochs=1).fit(windows, "activity", "gender")
     >>> obfuscator.obfuscate(windows, seed=1).shape
     (2, 32)
     """
 
     name = "mass"
-    summary = "a transform that holds what is told of each attribute within limits"
+    summary = "a transform that keeps what is said about each attribute within limits"
     capabilities = Capabilities(modalities=("signal",))
+    real_hooks = True
     Settings = MassSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {
             "width": 8,
-            "dense": 64,
-            "features": 32,
-            "reader_epochs": 8,
-            "reader_batch": 64,
-            "reader_rate": 2e-3,
+            "dense_size": 64,
+            "feature_size": 32,
+            "classifier_epochs": 8,
+            "classifier_batch_size": 64,
+            "classifier_learning_rate": 2e-3,
             "feature_epochs": 4,
             "epochs": 15,
-            "batch": 64,
-            "rate": 1e-3,
+            "batch_size": 64,
+            "learning_rate": 1e-3,
         },
         "paper": {},
     }
     settings: MassSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        chosen, count = self.settings, len(windows)
-        labelled_windows = _Lesson(windows.on(self.device).__getitem__, {}, {}, {})
-        for name in (*self.policy_.keep, *self.policy_.hide):
-            codes = torch.from_numpy(windows.codes(name).astype(np.int64)).to(self.device)
-            labelled_windows.codes[name], labelled_windows.entropies[name] = (
-                codes,
-                label_entropy(codes),
-            )
-            labelled_windows.readers[name] = self._trained_reader(labelled_windows, name)
+        signals = windows.on(self.device)
+        attributes = {
+            name: self._train_classifier(name, windows.codes(name), signals)
+            for name in (*self.policy_.keep, *self.policy_.hide)
+        }
+        features = self._train_features(signals)
+        self._train_transform(signals, attributes, features)
+
+    def _train_classifier(self, name: str, codes: np.ndarray, signals: DeviceWindows) -> Attribute:
+        """Stage 1: a classifier of raw windows."""
+        seed = derived_seed(self.seed, _CLASSIFIER + sorted(self.classes_).index(name))
+        labels = torch.from_numpy(codes.astype(np.int64)).to(self.device)
+        with seeded(seed):
+            network = self._new_network(len(self.classes_[name]))
+        attribute = Attribute(network, labels, label_entropy(labels))
+        self.metrics_[f"classifier_loss_{name}"] = train_network(
+            f"classifier-{name}",
+            network,
+            lambda index: attribute.loss(signals[index], index),
+            len(signals),
+            self._config(self.settings.classifier_epochs),
+            seed,
+            self.device,
+            self.checkpoint,
+        )
+        return attribute
+
+    def _train_features(self, signals: DeviceWindows) -> AttributeNetwork:
+        """Stage 2: features that tell windows apart; both views are the window itself."""
         seed = derived_seed(self.seed, _FEATURES)
         with seeded(seed):
-            features = self._net(chosen.features)
-        course = TrainConfig(chosen.feature_epochs, chosen.reader_batch, chosen.reader_rate)
-        self.metrics_["features_loss"] = train_features(
-            features, labelled_windows.gather, count, course, seed, self.device, self.checkpoint
-        )
-        self._fit_transform(labelled_windows, features, count)
+            network = self._new_network(self.settings.feature_size)
 
-    def _trained_reader(self, labelled_windows: _Lesson, name: str) -> AttributeNet:
-        """Stage 1."""
-        chosen = self.settings
-        seed = derived_seed(self.seed, _READER + sorted(self.classes_).index(name))
-        with seeded(seed):
-            net = self._net(len(self.classes_[name]))
-        self.metrics_[f"reader_loss_{name}"] = train_attribute_net(
-            net,
-            labelled_windows.gather,
-            labelled_windows.codes[name],
-            TrainConfig(chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate),
+        def loss(index: torch.Tensor) -> torch.Tensor:
+            features = network(signals[index])
+            return info_nce(features, features)
+
+        self.metrics_["features_loss"] = train_network(
+            "features",
+            network,
+            loss,
+            len(signals),
+            self._config(self.settings.feature_epochs),
             seed,
-            stage=f"reader-{name}",
-            checkpoint=self.checkpoint,
+            self.device,
+            self.checkpoint,
         )
-        return net.eval()
+        return network
 
-    def _fit_transform(self, labelled_windows: _Lesson, features: AttributeNet, count: int) -> None:
-        """Stage 3: the transform and F in turns with the hidden attributes' readers."""
-        chosen, seed, hide = self.settings, derived_seed(self.seed, _TRANSFORM), self.policy_.hide
+    def _train_transform(
+        self,
+        signals: DeviceWindows,
+        attributes: Mapping[str, Attribute],
+        features: AttributeNetwork,
+    ) -> None:
+        """Stage 3: the transform and F in turns with the hidden attributes' classifiers."""
+        settings, hide = self.settings, self.policy_.hide
+        seed = derived_seed(self.seed, _TRANSFORM)
         with seeded(seed):
-            self.net_ = Transform(self.shape_).to(self.device)
+            self.network_ = Transform(self.hook_shape).to(self.device)
 
-        def transform(index: torch.Tensor) -> torch.Tensor:
-            signal = labelled_windows.gather(index)
-            output = self.net_(signal, torch.randn_like(signal))
-            told = paired_info_nce(features(signal), features(output))
-            return told + self._penalties(labelled_windows, output, index)
+        def transform_loss(index: torch.Tensor) -> torch.Tensor:
+            signal = signals[index]
+            output = self.network_(signal, torch.randn_like(signal))
+            total = info_nce(features(signal), features(output))
+            for name, attribute in attributes.items():
+                loss, entropy = attribute.loss(output, index), attribute.entropy
+                if name in hide:
+                    total += upper_limit_loss(loss, entropy, settings.max_hidden_information)
+                else:
+                    limit = settings.min_kept_information * entropy
+                    total += lower_limit_loss(loss, entropy, limit)
+            return total
 
-        def accuse(index: torch.Tensor) -> torch.Tensor:
-            signal = labelled_windows.gather(index)
+        def adversary_loss(index: torch.Tensor) -> torch.Tensor:
+            signal = signals[index]
             with torch.no_grad():
-                output = self.net_(signal, torch.randn_like(signal))
-            return torch.stack(
-                [labelled_windows.surprise(name, output, index) for name in hide]
-            ).sum()
+                output = self.network_(signal, torch.randn_like(signal))
+            return torch.stack([attributes[name].loss(output, index) for name in hide]).sum()
 
-        players = [
-            TrainingTarget(nn.ModuleList([self.net_, features]), transform),
-            TrainingTarget(nn.ModuleList(labelled_windows.readers[name] for name in hide), accuse),
+        adversaries = nn.ModuleList(attributes[name].classifier for name in hide)
+        targets = [
+            TrainingTarget(nn.ModuleList([self.network_, features]), transform_loss),
+            TrainingTarget(adversaries, adversary_loss),
         ]
-        course = TrainConfig(chosen.epochs, chosen.batch, chosen.rate, chosen.weight_decay)
-        losses = train("transform", players, count, course, seed, self.device, self.checkpoint)
+        config = TrainConfig(
+            settings.epochs, settings.batch_size, settings.learning_rate, settings.weight_decay
+        )
+        losses = train(
+            "transform", targets, len(signals), config, seed, self.device, self.checkpoint
+        )
         self.metrics_["transform_loss"], self.metrics_["adversary_loss"] = losses
-        self.net_.eval()
+        self.network_.eval()
 
-    def _penalties(
-        self, labelled_windows: _Lesson, output: torch.Tensor, index: torch.Tensor
-    ) -> torch.Tensor:
-        """For each limit that does not hold."""
-        terms = []
-        for name, entropy in labelled_windows.entropies.items():
-            unsure = labelled_windows.surprise(name, output, index)
-            if name in self.policy_.hide:
-                terms.append(told_too_much(unsure, entropy, self.settings.allowed))
-            else:
-                terms.append(told_too_little(unsure, entropy, self.settings.wanted * entropy))
-        return torch.stack(terms).sum()
+    def _config(self, epochs: int) -> TrainConfig:
+        settings = self.settings
+        return TrainConfig(
+            epochs, settings.classifier_batch_size, settings.classifier_learning_rate
+        )
 
-    def _net(self, outputs: int) -> AttributeNet:
-        chosen = self.settings
-        widths = [chosen.width * times for times in (1, 2, 4, 4)]
-        return AttributeNet(self.shape_, outputs, widths, chosen.dense).to(self.device)
+    def _new_network(self, outputs: int) -> AttributeNetwork:
+        widths = [self.settings.width * factor for factor in (1, 2, 4, 4)]
+        network = AttributeNetwork(self.hook_shape, outputs, widths, self.settings.dense_size)
+        return network.to(self.device)
 
     @torch.no_grad()
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        made = []
-        for signal in windows.batches(_PIECE):
+        output = []
+        for rows in batches(len(windows), self.device):
+            signal = windows.batch(rows)
             noise = rng.standard_normal(signal.shape, dtype=np.float32)
             given = [torch.from_numpy(one).to(self.device) for one in (signal, noise)]
-            made.append(self.net_(*given).cpu().numpy())
-        return np.concatenate(made)
+            output.append(self.network_(*given).cpu().numpy())
+        return np.concatenate(output)
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {
-            f"net.{name}": value.cpu().numpy() for name, value in self.net_.state_dict().items()
-        }
+        return {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.net_ = Transform(self.shape_).to(self.device)
-        weights = part_of(state, "net.")
-        self.net_.load_state_dict({name: torch.from_numpy(v) for name, v in weights.items()})
-        self.net_.eval()
+        self.network_ = Transform(self.hook_shape).to(self.device).eval()
+        weights = part_of(state, "network.")
+        self.network_.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})

@@ -9,14 +9,14 @@ from sensorveil.errors import refuse_unknown
 from sensorveil.methods.base import Obfuscator
 
 _BUILT_IN = {
-    "none": "none:NoObfuscation",
-    "noise": "noise:Noise",
-    "downsample": "downsample:Downsample",
-    "resample": "resample:Resample",
-    "general-vae": "autoencoder:GeneralVAE",
-    "attribute-vae": "autoencoder:AttributeVAE",
-    "attribute-cae": "autoencoder:AttributeCAE",
-    "attribute-cvae": "autoencoder:AttributeCVAE",
+    "none": "baselines:NoObfuscation",
+    "noise": "baselines:Noise",
+    "downsample": "baselines:Downsample",
+    "resample": "baselines:Resample",
+    "general-vae": "obscurenet_baselines:GeneralVAE",
+    "attribute-vae": "obscurenet_baselines:AttributeVAE",
+    "attribute-cae": "obscurenet_baselines:AttributeCAE",
+    "attribute-cvae": "obscurenet_baselines:AttributeCVAE",
     "aae": "aae:AAE",
     "obscurenet": "obscurenet:ObscureNet",
     "obscurenet-pipeline": "obscurenet:ObscureNetPipeline",

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.errors import Refusal, refuse_unknown
 
 
@@ -84,6 +92,27 @@ class Settings(BaseModel):
             else:
                 _put(values, type(self).full_name(name, of), value)
         return type(self)(**values)
+
+
+class ClassifierGroup(Settings):
+    """Settings of a method's own classifiers; see `ClassifierSettings`.
+
+    Parameters
+    ----------
+    width
+        Filters of each convolution.
+    epochs, batch_size, learning_rate
+        Of its training.
+    """
+
+    width: PositiveInt = 24
+    epochs: PositiveInt = 12
+    batch_size: PositiveInt = 64
+    learning_rate: PositiveFloat = 4e-3
+
+    def settings(self) -> ClassifierSettings:
+        """The settings of one classifier."""
+        return ClassifierSettings(self.width, self.epochs, self.batch_size, self.learning_rate)
 
 
 def _flattened(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

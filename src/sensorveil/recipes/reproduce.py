@@ -13,10 +13,8 @@ from sensorveil.federated.plan import Plan as Federation
 from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
-from sensorveil.methods.class_autoencoder import ClassAutoencoder, SharedReaders
-from sensorveil.methods.obscurenet import ObscureNetPipeline
+from sensorveil.methods.obscurenet import Classifiers, ObscureNet, ObscureNetPipeline, fit_many
 from sensorveil.methods.registry import method
-from sensorveil.methods.together import fit_together
 from sensorveil.progress import track
 from sensorveil.recipes.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
 from sensorveil.recipes.recipe import Recipe, Row
@@ -96,29 +94,29 @@ LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch=512, rate=2e-3)
 
 def trained_rows(recipe: Recipe, plan: Plan) -> Iterator[tuple[Row, list[Obfuscator]]]:
     """Each row with one trained method a seed; rows of one method share their training."""
-    readers: SharedReaders = {}
+    classifiers: Classifiers = {}
     trained = plan.trained
     for row in track(recipe.rows, "rows"):
         key = f"{row.method} {sorted(row.settings.items())} {sorted(row.federation.items())}"
         if key not in trained:
-            given = {**row.settings, "read_hidden": True}
+            given = {**row.settings, "train_hidden_classifiers": True}
             runs = [run for run in plan.runs if run.name == row.method]
             blank = [plan.made(recipe, row.method, seed, given) for seed in plan.seeds]
             if row.federation:
                 trained[key] = runs or federated(blank, row, recipe, plan)
             else:
-                trained[key] = runs or fitted(blank, recipe, plan, readers)
+                trained[key] = runs or fitted(blank, recipe, plan, classifiers)
         yield row, [_varied(obfuscator, row, plan) for obfuscator in trained[key]]
 
 
 def fitted(
-    obfuscators: list[Obfuscator], recipe: Recipe, plan: Plan, readers: SharedReaders
+    obfuscators: list[Obfuscator], recipe: Recipe, plan: Plan, classifiers: Classifiers
 ) -> list[Obfuscator]:
     """The same methods, trained on the plan's windows; in one pass where they can be."""
     windows = plan.split.train
-    grouped = [obfuscator for obfuscator in obfuscators if isinstance(obfuscator, ClassAutoencoder)]
+    grouped = [obfuscator for obfuscator in obfuscators if isinstance(obfuscator, ObscureNet)]
     if len(grouped) == len(obfuscators):
-        fit_together(grouped, windows, recipe.keep, recipe.hide, readers)
+        fit_many(grouped, windows, recipe.keep, recipe.hide, classifiers)
         return obfuscators
     return [
         obfuscator.fit(windows, recipe.keep, recipe.hide)
@@ -148,8 +146,8 @@ def federation(row: Row, overrides: Mapping[str, Any], seed: int) -> Federation:
 
 def _varied(obfuscator: Obfuscator, row: Row, plan: Plan) -> Obfuscator:
     """With the modifier or the with_settings settings of a row."""
-    if isinstance(obfuscator, ClassAutoencoder | ObscureNetPipeline) and row.modifier:
-        return obfuscator.with_modifier(row.modifier)
+    if isinstance(obfuscator, ObscureNet | ObscureNetPipeline) and row.modifier:
+        return obfuscator.with_settings(modifier=row.modifier)
     if row.with_settings:
         return adjusted(obfuscator, plan.split.train, row.with_settings)
     return obfuscator
