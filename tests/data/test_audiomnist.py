@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from pathlib import Path
@@ -156,12 +155,6 @@ def test_refuses_a_damaged_compact_file(official, tmp_path):
     np.savez(folder / "logmel40_u8.npz", logmel=np.array([{}], object))
     with pytest.raises(Refusal, match="not a whole npz"):
         AudioMnist().read(folder)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="it is there")
-def test_hubert_says_which_extra_to_install(official):
-    with pytest.raises(Refusal, match=r"pip install sensorveil\[audio\]"):
-        AudioMnistHubert().read(official)
 
 
 def test_hubert_needs_the_wav_files(tmp_path):

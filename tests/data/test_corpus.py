@@ -296,13 +296,13 @@ def test_labels_are_translated_or_unknown() -> None:
 
 
 def prepared(kind: str) -> Corpus:
-    generator = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     items = []
     for number, samples in enumerate((12, 30)):
         shape = (2, 4, samples) if kind == "image" else (2, samples)
-        signal = generator.normal(size=shape)
+        signal = rng.normal(size=shape)
         if kind == "complex":
-            signal = signal + 1j * generator.normal(size=shape)
+            signal = signal + 1j * rng.normal(size=shape)
         label = np.where(np.arange(samples) < 10, "w", "r")
         items.append(recording(f"größe {number}", samples, "ännë", signal, act=label, trial=number))
     return apply_protocol(protocol(form="complex" if kind == "complex" else "real"), raw(*items))

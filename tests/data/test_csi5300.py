@@ -8,7 +8,7 @@ import intel5300_writer as writer
 import numpy as np
 import pytest
 
-from sensorveil.data import dataset, load
+from sensorveil.data import dataset
 from sensorveil.data.csi5300 import Csi5300
 from sensorveil.errors import Refusal
 
@@ -130,17 +130,3 @@ def test_the_real_recordings(real_data: Path) -> None:
     assert sum(item.signal.shape[1] for item in read.items) == 154756
     power = [np.mean(np.abs(item.signal) ** 2, axis=0) for item in read.items]
     np.testing.assert_allclose(np.concatenate(power), 1, rtol=1e-4)
-
-
-@pytest.mark.data
-def test_the_real_splits_keep_recordings_and_people_apart(real_data: Path) -> None:
-    split = load("csi5300", source=real_data / "csi5300")
-    assert split.train.shape == (90, 128)
-    assert not set(split.train.recording) & set(split.test.recording)
-    assert len(set(split.test.recording)) == 120  # three of twelve of each person and activity
-    people = [
-        set(load("csi5300", "subject", fold, real_data / "csi5300").test.subject)
-        for fold in range(5)
-    ]
-    assert sorted(len(group) for group in people) == [1] * 5
-    assert len(set.union(*people)) == 5

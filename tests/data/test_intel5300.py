@@ -62,8 +62,8 @@ def test_a_cut_end_is_read_up_to_it_and_other_records_are_passed_over() -> None:
 
 
 def test_packets_with_other_antennas_are_left_out() -> None:
-    generator = np.random.default_rng(3)
-    many, one = writer.random_csi(generator, 3), writer.random_csi(generator, 1, rx=2, tx=2)
+    rng = np.random.default_rng(3)
+    many, one = writer.random_csi(rng, 3), writer.random_csi(rng, 1, rx=2, tx=2)
     content = writer.log(many[:2]) + writer.record(one[0]) + writer.log(many[2:])
     log = read_log(content, "a.dat")
     np.testing.assert_array_equal(log.csi, many)

@@ -110,9 +110,9 @@ def test_people_of_the_papers_give_the_papers_groups() -> None:
 
 
 def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    acc = np.cumsum(generator.integers(4_000_000, 12_000_000, 300)) + 10**13
-    gyro = np.cumsum(generator.integers(4_000_000, 12_000_000, 280)) + 10**13 + 50_000_000
+    rng = np.random.default_rng(0)
+    acc = np.cumsum(rng.integers(4_000_000, 12_000_000, 300)) + 10**13
+    gyro = np.cumsum(rng.integers(4_000_000, 12_000_000, 280)) + 10**13 + 50_000_000
 
     def line(times: np.ndarray) -> np.ndarray:
         seconds = (times - 10**13) / 1e9
@@ -130,13 +130,6 @@ def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
     corpus = apply_protocol(packaged_protocol("mobiact"), MobiAct().read(tmp_path))
     seconds = (inside[-1] - inside[0]) / 1e9
     assert corpus.samples[0] == pytest.approx(seconds * 200, abs=1)
-
-
-def test_annotated_comes_before_raw(tmp_path: Path) -> None:
-    annotated(tmp_path, 2, "WAL", ["WAL"] * 7)
-    raw(tmp_path, "acc", np.arange(20) * 10_000_000, np.ones((20, 3)))
-    (item,) = MobiAct().read(tmp_path).items
-    assert item.signal.shape == (6, 7)
 
 
 @pytest.fixture(scope="module")

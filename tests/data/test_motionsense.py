@@ -173,30 +173,6 @@ def test_what_is_not_known_of_a_person(unpacked: Path, name: str) -> None:
     assert codes.tolist() == [-1] * 6 + [0] * 3
 
 
-def test_wrong_compact_tables(compact: Path) -> None:
-    index = (compact / "recordings.csv").read_text()
-    (compact / "recordings.csv").write_text(index.replace("1,dws,1,150", "1,dws,1,151"))
-    assert "has 600 rows, recordings.csv says 601" in refusal(compact)
-    (compact / "recordings.csv").write_text(index.replace("subject", "who"))
-    assert "recordings.csv lacks the column subject" in refusal(compact)
-    (compact / "recordings.csv").write_text(index)
-    place = compact / "motionsense_motion.parquet"
-    place.write_bytes(place.read_bytes()[:-20])
-    assert "motionsense_motion.parquet is not a whole Parquet file" in refusal(compact)
-
-
-@pytest.mark.data
-def test_official_sample_equals_the_compact_form(real_data: Path) -> None:
-    folder = real_data / "motionsense"
-    official = {i.name: i for i in MotionSense().read(folder / "official_sample").items}
-    both = [i for i in MotionSense().read(folder).items if i.subject in ("01", "03")]
-    assert len(official) == len(both) == 30
-    for item in both:
-        other = official[item.name]
-        assert item.labels == other.labels
-        np.testing.assert_allclose(other.signal, item.signal, atol=1e-6)
-
-
 @pytest.mark.data
 def test_the_whole_data(real_data: Path) -> None:
     recordings = MotionSense().read(real_data / "motionsense")

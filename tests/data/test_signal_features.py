@@ -19,10 +19,10 @@ TIME = np.arange(LENGTH) / RATE
 
 
 def waves(frequency: np.ndarray, seed: int = 0, noise: float = 0.0) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    phase = generator.uniform(0, 2 * np.pi, len(frequency))
+    rng = np.random.default_rng(seed)
+    phase = rng.uniform(0, 2 * np.pi, len(frequency))
     wave = np.sin(2 * np.pi * frequency[:, None] * TIME + phase[:, None])
-    return wave[:, None] + noise * generator.normal(size=(len(frequency), 1, LENGTH))
+    return wave[:, None] + noise * rng.normal(size=(len(frequency), 1, LENGTH))
 
 
 def test_the_frequency_of_sines_between_the_bins() -> None:
@@ -70,13 +70,13 @@ def test_distance_between_spectra() -> None:
 @pytest.mark.parametrize("cadence", [1.0, 1.6, 1.9, 2.5])
 def test_steps_of_a_recording(cadence: float) -> None:
     """A minute of gait with a second harmonic, sway, noise and gravity: one peak for each step."""
-    generator = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     time = np.arange(3000) / RATE
     turn = 2 * np.pi * cadence * time
     up = 9.81 + 2 * np.sin(turn) + 0.8 * np.sin(2 * turn + 0.8) + 0.5 * np.sin(0.1 * time)
     forward = 0.7 * np.cos(turn + 0.4)
     signal = np.stack([up, forward, 0.2 * np.sin(turn / 2)])[None]
-    signal += 0.3 * generator.normal(size=signal.shape)
+    signal += 0.3 * rng.normal(size=signal.shape)
     assert abs(int(step_counts(signal, RATE)[0]) - round(60 * cadence)) <= 1
 
 
@@ -97,8 +97,8 @@ def test_which_channels_are_accelerations() -> None:
 
 
 def test_correlation_within_recordings_against_numpy() -> None:
-    generator = np.random.default_rng(4)
-    raw, other = generator.normal(size=(2, 60))
+    rng = np.random.default_rng(4)
+    raw, other = rng.normal(size=(2, 60))
     recording = np.arange(60) // 20
     other += raw
     expected = np.mean(
@@ -108,9 +108,9 @@ def test_correlation_within_recordings_against_numpy() -> None:
 
 
 def test_differences_between_recordings_do_not_count() -> None:
-    generator = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     recording = np.repeat(np.arange(200), 20)
-    raw, other = 100 * recording + generator.normal(size=(2, 4000))
+    raw, other = 100 * recording + rng.normal(size=(2, 4000))
     assert np.corrcoef(raw, other)[0, 1] > 0.99
     kept = within_correlation(raw, other, recording)
     assert kept is not None

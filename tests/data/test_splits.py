@@ -47,13 +47,13 @@ def protocol(**splits: Any) -> Protocol:
 
 def corpus(people: int = 12, trials: int = 4, seed: int = 0) -> Corpus:
     """People of two genders, each doing three things a few times, on two devices at once."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     items = []
     for person in range(people):
         for act in ("walk", "run", "sit"):
             for trial in range(trials):
                 for device in ("phone", "watch"):
-                    samples = int(generator.integers(8, 40))
+                    samples = int(rng.integers(8, 40))
                     labels = {
                         "act": act,
                         "gender": "fm"[person % 3 == 0],

@@ -33,7 +33,7 @@ stride = 4
 
 def walks(people: int = 4, sessions: int = 3, samples: int = 40) -> pd.DataFrame:
     """Rows whose first channel tells the row's number, so that nothing can be mixed up."""
-    generator = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     parts = []
     for person in range(people):
         for session in range(1, sessions + 1):
@@ -44,7 +44,7 @@ def walks(people: int = 4, sessions: int = 3, samples: int = 40) -> pd.DataFrame
                         "session": session,
                         "t": np.arange(samples) / 50,
                         "ax": (person * 100 + session) * 1000 + np.arange(samples),
-                        "ay": generator.normal(size=samples),
+                        "ay": rng.normal(size=samples),
                         "activity": ["walk", "rest"][(person + session) % 2],
                     }
                 )
@@ -229,9 +229,9 @@ def test_even_times_change_nothing(tmp_path: Path, form: str) -> None:
 
 def test_uneven_times_are_evened_by_lines(tmp_path: Path) -> None:
     table = walks(people=2, sessions=2)
-    generator = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for rows in table.groupby(["person", "session"]).indices.values():
-        table.loc[rows, "t"] = np.arange(40) / 50 + generator.uniform(-0.008, 0.008, 40)
+        table.loc[rows, "t"] = np.arange(40) / 50 + rng.uniform(-0.008, 0.008, 40)
     table["ax"] = 3 * table["t"] + 1  # a line in time stays that line at any times
     path = written(tmp_path, table, 'time = "t"\n' + TOML)
     corpus = Table().corpus(path)
@@ -241,18 +241,6 @@ def test_uneven_times_are_evened_by_lines(tmp_path: Path) -> None:
         begin = table.loc[rows, "t"].iloc[0]
         expected = 3 * (begin + np.arange(samples) / 50) + 1
         assert np.allclose(corpus.store[0, first : first + samples], expected, atol=1e-5)
-
-
-def test_resampled_windows(tmp_path: Path) -> None:
-    table = walks(people=2, sessions=2, samples=200)
-    table["ay"] = np.sin(2 * np.pi * table["t"])  # 1 Hz, far below either rate
-    path = written(tmp_path, table, "resample = 25\n" + TOML)
-    corpus = Table().corpus(path)
-    assert corpus.sample_rate == 25
-    assert set(corpus.samples) == {100}
-    middle = slice(20, 80)
-    expected = np.sin(2 * np.pi * np.arange(100) / 25)[middle]
-    assert np.allclose(corpus.store[1, :100][middle], expected, atol=0.02)
 
 
 def test_interleaved_rows_need_times(tmp_path: Path) -> None:
@@ -273,15 +261,6 @@ def test_split_by_a_column(tmp_path: Path) -> None:
     } == {"3"}
     changing = toml.replace('"session"\ntest', '"t"\ntest')
     assert "splits need one t" in refusal(written(tmp_path, toml=changing))
-
-
-def test_byte_order_marks(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    straight = all_windows(path).signal
-    for name in ("walks.csv", "walks.toml"):
-        content = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
-    assert np.array_equal(all_windows(path).signal, straight)
 
 
 TOML_MISTAKES = [

@@ -15,23 +15,18 @@ from sensorveil.errors import Refusal
 # Some cells of the README's table, written out by hand.
 _KNOWN = [
     ("20181109", 2, 4, "slide"),
-    ("20181109", 2, 5, "draw-zigzag(v)"),
-    ("20181112", 1, 9, "draw-9"),
     ("20181112", 1, 10, "draw-0"),
     ("20181115", 1, 4, "draw-o(v)"),
-    ("20181121", 3, 6, "draw-rectangle(h)"),
-    ("20181128", 6, 6, "draw-n(h)"),
     ("20181130", 17, 9, "draw-rectangle(h)"),
     ("20181205", 2, 1, "draw-o(h)"),
     ("20181205", 3, 1, "slide"),
     ("20181209", 2, 1, "push&pull"),
-    ("20181209", 6, 6, "draw-zigzag(h)"),
     ("20181211", 8, 5, "draw-o(h)"),
 ]
 
 
 @pytest.mark.parametrize(("date", "user", "number", "name"), _KNOWN)
-def test_a_number_means_what_the_day_says(date: str, user: int, number: int, name: str) -> None:
+def test_the_day_decides_what_a_number_means(date: str, user: int, number: int, name: str) -> None:
     assert gesture_name(date, user, number) == name
 
 
@@ -110,8 +105,8 @@ def test_a_log_without_a_day_is_refused(tmp_path: Path) -> None:
 
 def test_windows_and_splits(tmp_path: Path) -> None:
     """Nine people, two gestures, five repetitions, two receivers; others stay out."""
-    generator = np.random.default_rng(4)
-    content = writer.log(writer.random_csi(generator, 30))
+    rng = np.random.default_rng(4)
+    content = writer.log(writer.random_csi(rng, 30))
     people = [5, *range(10, 18)]
     for user in [*people, 9]:
         for gesture in (1, 9):
