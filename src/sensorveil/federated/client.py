@@ -1,8 +1,8 @@
-"""The client's part: its own data, what it draws from it, and the update that leaves it."""
+"""The client: its own data, what it samples from it, and the update that leaves it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,40 +13,25 @@ from torch.func import vmap
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.federated.balance import balanced, skewed
-from sensorveil.federated.plan import Plan
-from sensorveil.methods.blinder import Blinder
-from sensorveil.nets.blinder import (
-    Batch,
-    BlinderDesign,
-    BlinderNets,
-    LossWeights,
-    as_channels,
-)
-from sensorveil.nets.factorised import one_hot
-from sensorveil.nets.meta import Layout, Moments, Task, adam_step, meta_gradient
+from sensorveil.federated.config import FederationConfig
+from sensorveil.federated.meta_learning import AdamState, MetaBatch, adam_step, meta_gradient
+from sensorveil.methods.blinder import Batch, Blinder, BlinderLoss, BlinderNetwork, one_hot
 from sensorveil.train import derived_seed
 
 _CLIENTS_AT_ONCE = 16  # each needs some copies of all weights
-_NOISE = 1_000_000  # above every turn of an epoch: orders and noise never share a seed
+_NOISE_SEED = 1_000_000  # above every pass of an epoch: orders and noise never share a seed
+
+
+def people_of(windows: Windows) -> dict[int, Windows]:
+    """Each person's windows, by the person's code: one person is one client."""
+    return {
+        int(person): windows.select(np.flatnonzero(windows.subject == person))
+        for person in np.unique(windows.subject)
+    }
 
 
 @dataclass(frozen=True, eq=False)
-class Trainee:
-    """What is trained: the networks as a shape, where their weights lie, and the loss."""
-
-    nets: BlinderNets
-    layout: Layout
-    scale: LossWeights
-
-    @classmethod
-    def of(cls, obfuscator: Blinder) -> Trainee:
-        """The networks of a prepared Blinder."""
-        return cls(obfuscator.nets_, Layout(obfuscator.nets_), obfuscator.loss_weights())
-
-
-@dataclass(frozen=True, eq=False)
-class ClientData:
+class ClientDataset:
     """One person's windows (n, channels, length) in standard units, and their classes."""
 
     windows: torch.Tensor
@@ -57,67 +42,140 @@ class ClientData:
         return len(self.windows)
 
     @classmethod
-    def together(cls, several: Sequence[ClientData]) -> ClientData:
+    def of(
+        cls, start: Blinder, windows: Windows, config: FederationConfig, client: int
+    ) -> ClientDataset:
+        """A client's windows of known classes, resampled as the configuration says."""
+        positions, kept, hidden = start.known_classes(windows)
+        own = windows.select(positions).standardized(start.scaling_)
+        signal = torch.from_numpy(own.signal).flatten(1, -2).numpy()
+        data, seed = (signal, kept, hidden), derived_seed(config.seed, client)
+        if config.class_ratio and len(signal):
+            data = unbalance(data, config.class_ratio, config.balance, seed)
+        elif config.balance and len(signal):
+            data = balance(data, config.balance, seed)
+        if len(data[0]) < config.batch_size:
+            raise Refusal(
+                f"client {client} has {len(data[0])} windows; a batch takes {config.batch_size}"
+            )
+        return cls(*(torch.from_numpy(part).to(start.device) for part in data))
+
+    @classmethod
+    def concatenate(cls, several: Sequence[ClientDataset]) -> ClientDataset:
         """The data of several clients, one after the other."""
         parts = zip(*((one.windows, one.kept, one.hidden) for one in several), strict=True)
         return cls(*(torch.cat(part) for part in parts))
 
-    @classmethod
-    def of(cls, obfuscator: Blinder, windows: Windows, plan: Plan, client: int) -> ClientData:
-        """What a client learns from: its windows of known classes, balanced by the plan."""
-        positions, kept, hidden = obfuscator.labelled_windows(windows)
-        own = windows.select(positions).scaled(obfuscator.scaling_)
-        signal = as_channels(torch.from_numpy(own.signal)).numpy()
-        data, seed = (signal, kept, hidden), derived_seed(plan.seed, client)
-        if plan.skew and len(signal):
-            data = skewed(data, plan.skew, plan.balance, plan.neighbours, seed)
-        elif plan.balance and len(signal):
-            data = balanced(data, plan.balance, plan.neighbours, seed)
-        if len(data[0]) < plan.batch:
-            raise Refusal(f"client {client} has {len(data[0])} windows; a batch takes {plan.batch}")
-        return cls(*(torch.from_numpy(part).to(obfuscator.device) for part in data))
+
+# Section 6.1: resampling of the kept classes.
+
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Windows (n, channels, length), their kept class (n,), their hidden classes (n, attributes)."""
+
+_NEIGHBOURS = 5  # of SMOTE
+
+
+def balance(data: Data, target: int, seed: int) -> Data:
+    """As many windows of each kept class, unless the largest has less than twice the smallest's."""
+    classes, sizes = np.unique(data[1], return_counts=True)
+    if sizes.max() < 2 * sizes.min():
+        return data
+    return _resample(data, dict.fromkeys(classes.tolist(), target), seed)
+
+
+def unbalance(data: Data, ratio: float, target: int, seed: int) -> Data:
+    """Uneven classes (section 7.7): half of them, at random, with `target` windows, others fewer."""
+    classes = np.unique(data[1])
+    many = np.random.default_rng(seed).choice(classes, max(1, len(classes) // 2), replace=False)
+    wanted = {int(c): target if c in many else max(1, round(target / ratio)) for c in classes}
+    return _resample(data, wanted, seed)
+
+
+def _resample(data: Data, wanted: Mapping[int, int], seed: int) -> Data:
+    """As many windows of each kept class as wanted: SMOTE for few, at random for many.
+
+    Where hidden classes vary within a kept class, each gets an equal part, so that no window is
+    interpolated between two hidden classes. A single window has no neighbours and stays.
+    """
+    signal, kept, hidden = data
+    combinations, codes = np.unique(np.column_stack([kept, hidden]), axis=0, return_inverse=True)
+    parts = np.bincount(combinations[:, 0])
+    most = {n: wanted[c] // parts[c] for n, c in enumerate(combinations[:, 0].tolist())}
+    rows, codes = _oversample(signal.reshape(len(signal), -1), codes.reshape(-1), most, seed)
+    rng = np.random.default_rng(seed)
+    chosen = np.concatenate(
+        [rng.permutation(np.flatnonzero(codes == n))[:size] for n, size in most.items()]
+    )
+    rows, codes = rows[chosen], codes[chosen]
+    return rows.reshape(-1, *signal.shape[1:]), combinations[codes, 0], combinations[codes, 1:]
+
+
+def _oversample(
+    rows: np.ndarray, codes: np.ndarray, wanted: Mapping[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """SMOTE for each class that has too few, among its own windows only."""
+    try:
+        from imblearn.over_sampling import SMOTE
+    except ImportError:
+        raise Refusal(
+            "balancing needs imbalanced-learn: pip install 'sensorveil[federated]', or balance=0"
+        ) from None
+    counts = np.bincount(codes)
+    for code, most in wanted.items():
+        if 1 < counts[code] < most:
+            neighbours = min(_NEIGHBOURS, int(counts[code]) - 1)
+            smote = SMOTE(
+                sampling_strategy={code: most}, k_neighbors=neighbours, random_state=seed
+            )
+            rows, codes = smote.fit_resample(rows, codes)
+    return rows.astype(np.float32), codes
+
+
+# Algorithm 1, line 13: support and query sets.
 
 
 class Draw(NamedTuple):
-    """What a client draws at random for one step, all of it on the CPU.
+    """The random numbers of one local step, all drawn on the CPU.
 
-    `rows` (batch,) are the places of its windows, support first; `moves` (support, attributes) say
-    how far each shadow sample's hidden class is from the window's own; `noise` is for the codes
-    (4 * support + query, latent). `warmth` is the plan's for the round. For several clients or
-    steps they have more axes in front.
+    `rows` (batch,) are positions of windows, the support first. `shifts` (support, attributes) say
+    how far each shadow sample's hidden class is from the window's own. `noise` is for the codes,
+    (4 * support + query, latent_size). Several steps or clients have more axes in front.
     """
 
     rows: torch.Tensor
-    moves: torch.Tensor
+    shifts: torch.Tensor
     noise: torch.Tensor
-    warmth: torch.Tensor
+    warm_up: torch.Tensor
 
 
-def drawn(count: int, design: BlinderDesign, plan: Plan, client: int, number: int) -> Draw:
-    """The draws of a client with `count` windows for a round, with its local steps in front.
+def draw(
+    count: int, network: BlinderNetwork, config: FederationConfig, client: int, number: int
+) -> Draw:
+    """A client's random numbers for round `number`, with its local steps in front.
 
-    Over an epoch a client goes through its windows in an order of its own, batch by batch, and
-    again in another order where there are more batches than that. All comes from the plan's seed,
-    the client and the round's number: asked twice, it draws the same.
+    Over an epoch a client passes through its `count` windows in an order of its own, batch by
+    batch. All follows from the seed, the client and the round's number: asked twice for a round, it
+    draws the same.
     """
-    own = derived_seed(plan.seed, client)
-    generator = torch.Generator().manual_seed(derived_seed(derived_seed(own, number), _NOISE))
-    steps, support = plan.local_steps, plan.support
-    moves = [
-        torch.randint(1, size, (steps, support), generator=generator) for size in design.hidden
+    own = derived_seed(config.seed, client)
+    generator = torch.Generator().manual_seed(derived_seed(derived_seed(own, number), _NOISE_SEED))
+    steps, support = config.local_steps, config.support_size
+    shifts = [
+        torch.randint(1, size, (steps, support), generator=generator) for size in network.num_hidden
     ]
-    numbers = (steps, 4 * support + plan.query, design.latent)
-    rows = torch.stack([_rows(count, plan, own, number, step) for step in range(steps)])
-    noise = torch.randn(numbers, generator=generator)
-    return Draw(rows, torch.stack(moves, dim=-1), noise, torch.full((steps,), plan.warmth(number)))
+    rows = torch.stack([_rows(count, config, own, number, step) for step in range(steps)])
+    shape = (steps, 4 * support + config.query_size, network.latent_size)
+    noise = torch.randn(shape, generator=generator)
+    warm_up = torch.full((steps,), config.warm_up_at(number))
+    return Draw(rows, torch.stack(shifts, dim=-1), noise, warm_up)
 
 
-def _rows(count: int, plan: Plan, seed: int, number: int, step: int) -> torch.Tensor:
-    """The windows of one batch; none is in it twice, so support and query have none in common."""
-    epoch, place = divmod(number, plan.rounds)
-    turn, batch = divmod(place * plan.local_steps + step, count // plan.batch)
+def _rows(count: int, config: FederationConfig, seed: int, number: int, step: int) -> torch.Tensor:
+    """The windows of one batch, none twice: support and query sets have none in common."""
+    epoch, place = divmod(number, config.rounds)
+    turn, batch = divmod(place * config.local_steps + step, count // config.batch_size)
     order = _order(count, derived_seed(derived_seed(seed, epoch), turn))
-    return order[batch * plan.batch : (batch + 1) * plan.batch]
+    return order[batch * config.batch_size : (batch + 1) * config.batch_size]
 
 
 @lru_cache(maxsize=256)
@@ -126,91 +184,83 @@ def _order(count: int, seed: int) -> torch.Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
-def task_of(data: ClientData, draw: Draw, design: BlinderDesign, plan: Plan) -> Task:
-    """Support and query sets as drawn, gathered where the data lies; axes in front stay there."""
-    device = data.windows.device
-    rows, moves, noise, warmth = (part.to(device) for part in draw)
-    support, query = rows.split([plan.support, plan.query], dim=-1)
-    own, shadow, asked = noise.split([plan.support, 3 * plan.support, plan.query], dim=-2)
-    moved = [
-        (data.hidden[support][..., which] + moves[..., which]) % size
-        for which, size in enumerate(design.hidden)
+def gather(
+    data: ClientDataset, drawn: Draw, network: BlinderNetwork, config: FederationConfig
+) -> MetaBatch:
+    """Support and query sets as drawn, on the device of the data; axes in front stay there."""
+    rows, shifts, noise, warm_up = (part.to(data.windows.device) for part in drawn)
+    size = config.support_size
+    support, query = rows.split([size, config.query_size], dim=-1)
+    own, shadow, other = noise.split([size, 3 * size, config.query_size], dim=-2)
+    own_hidden = data.hidden[support]
+    shifted = [
+        (own_hidden[..., n] + shifts[..., n]) % size for n, size in enumerate(network.num_hidden)
     ]
-    return Task(
-        _batch(data, support, own, design),
-        one_hot(torch.stack(moved, dim=-1), design.hidden),
-        shadow.unflatten(-2, (3, plan.support)),
-        _batch(data, query, asked, design),
-        warmth,
+
+    def batch(rows: torch.Tensor, noise: torch.Tensor) -> Batch:
+        kept = one_hot(data.kept[rows].unsqueeze(-1), (network.num_kept,))
+        hidden = one_hot(data.hidden[rows], network.num_hidden)
+        return Batch(data.windows[rows], kept, hidden, noise, warm_up)
+
+    return MetaBatch(
+        batch(support, own),
+        one_hot(torch.stack(shifted, dim=-1), network.num_hidden),
+        shadow.unflatten(-2, (3, size)),
+        batch(query, other),
     )
 
 
-def _batch(
-    data: ClientData, rows: torch.Tensor, noise: torch.Tensor, design: BlinderDesign
-) -> Batch:
-    return Batch(
-        data.windows[rows],
-        one_hot(data.kept[rows].unsqueeze(-1), (design.kept,)),
-        one_hot(data.hidden[rows], design.hidden),
-        noise,
+def select(batch: MetaBatch, index: Any) -> MetaBatch:
+    """A part of stacked meta-batches, or with another axis in front (`index=None`)."""
+    support, query = (
+        Batch(*(part[index] for part in one))  # type: ignore[index]
+        for one in (batch.support, batch.query)
     )
+    return MetaBatch(support, batch.shadow_hidden[index], batch.shadow_noise[index], query)
 
 
-def labelled_windows(
-    data: ClientData, trainee: Trainee, plan: Plan, client: int, number: int
-) -> Task:
-    """The tasks of one client's round, with the local steps in front."""
-    design = trainee.nets.design
-    return task_of(data, drawn(len(data), design, plan, client, number), design, plan)
-
-
-def draw_task(data: ClientData, trainee: Trainee, plan: Plan, client: int, number: int) -> Task:
-    """The first task of one client's round."""
-    return at(labelled_windows(data, trainee, plan, client, number), 0)
-
-
-def at(task: Task, place: Any) -> Task:
-    """The part of stacked tasks at a place of the first axes, or with another axis in front.
-
-    >>> one = Batch(*torch.zeros(4, 5, 3, 2))
-    >>> task = Task(one, torch.zeros(5, 3, 2), torch.zeros(5, 3, 3, 2), one, torch.ones(5))
-    >>> at(task, 0).query.noise.shape, at(task, None).other.shape
-    (torch.Size([3, 2]), torch.Size([1, 5, 3, 2]))
-    """
-    support, query = (Batch(*(part[place] for part in b)) for b in (task.support, task.query))
-    return Task(support, task.other[place], task.noise[place], query, task.warmth[place])
+# Algorithm 1, lines 21 to 24: the update.
 
 
 def client_updates(
-    trainee: Trainee, vector: torch.Tensor, tasks: Task, plan: Plan, rate: float | torch.Tensor
+    loss: BlinderLoss,
+    vector: torch.Tensor,
+    batches: MetaBatch,
+    config: FederationConfig,
+    learning_rate: float | torch.Tensor,
 ) -> torch.Tensor:
-    """What clients send, (clients, weights), for tasks with axes (clients, local steps) in front.
+    """What clients send, (clients, weights), for batches with axes (clients, local steps).
 
-    A gradient at the server's weights; or what Adam at that rate changed in them, step by step on
-    the client. All clients go through one vectorised pass; a client on its own is a pass of one.
+    With fedsgd it is the gradient at the server's weights; with fedavg what local steps of Adam
+    changed in them. All clients go through one vectorised pass; a single client is a pass of one.
     """
+    adaptation = config.adaptation.model_dump()
 
-    def gradient(vector: torch.Tensor, task: Task) -> torch.Tensor:
-        return meta_gradient(
-            vector, task, trainee.nets, trainee.layout, plan.adapting(), trainee.scale
-        )
+    def gradient(vector: torch.Tensor, batch: MetaBatch) -> torch.Tensor:
+        return meta_gradient(loss, vector, batch, **adaptation)
 
-    if plan.sends == "gradients":
-        first = at(tasks, (slice(None), 0))
+    if config.algorithm == "fedsgd":
+        first = select(batches, (slice(None), 0))
         sent: torch.Tensor = vmap(gradient, (None, 0), chunk_size=_CLIENTS_AT_ONCE)(vector, first)
         return sent.detach()
-    own = vector.expand(len(tasks.other), -1)
-    moments = Moments.at_rest(own)
-    for step in range(plan.local_steps):
-        task = at(tasks, (slice(None), step))
-        descent = vmap(gradient, chunk_size=_CLIENTS_AT_ONCE)(own, task).detach()
-        own, moments = adam_step(own, descent, moments, step + 1, rate)
+    own = vector.expand(len(batches.shadow_hidden), -1)
+    state = AdamState.zeros(own)
+    for step in range(config.local_steps):
+        batch = select(batches, (slice(None), step))
+        slope = vmap(gradient, chunk_size=_CLIENTS_AT_ONCE)(own, batch).detach()
+        own, state = adam_step(own, slope, state, step + 1, learning_rate)
     return own - vector
 
 
-def people_of(windows: Windows) -> dict[int, Windows]:
-    """Each person's windows, by the person's code: one person is one client."""
-    return {
-        int(person): windows.select(np.flatnonzero(windows.subject == person))
-        for person in np.unique(windows.subject)
-    }
+def client_update(
+    loss: BlinderLoss,
+    vector: torch.Tensor,
+    data: ClientDataset,
+    config: FederationConfig,
+    client: int,
+    number: int,
+) -> torch.Tensor:
+    """What one client sends in round `number`, at the server's weights."""
+    drawn = draw(len(data), loss.network, config, client, number)
+    batches = select(gather(data, drawn, loss.network, config), None)
+    return client_updates(loss, vector, batches, config, config.learning_rate_at(number))[0]

@@ -1,359 +1,813 @@
-"""Blinder: one autoencoder, told the kept class and another hidden one, its code cleared.
+"""Blinder: a conditional variational autoencoder, trained against discriminators of its code.
 
-Yang and Ardakanian, Blinder: End-to-end Privacy Protection in Sensing Systems via Personalized
-Federated Learning (2022). Here it is trained on windows that lie in one place; `federated/` trains
-the same networks where the data stays.
+Yang and Ardakanian, "Blinder: End-to-end Privacy Protection in Sensing Systems via Personalized
+Federated Learning" (2022), arXiv:2209.12046. This file has the networks, losses (2) to (4), central
+training, the anonymisation of section 5.2 and the client's part of algorithm 1 (meta-learning).
+`sensorveil.federated` trains the same networks where the data stays.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import nn
+from torch.func import functional_call
 
-from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.classifiers import Classifier, ClassifierSettings
+from sensorveil.data.windows import UNKNOWN, Windows, batches, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.measures.inference import Classifier, ClassifierSettings, seen_shape
-from sensorveil.methods.autoencoder_settings import modified
-from sensorveil.methods.base import Capabilities, Obfuscator
-from sensorveil.methods.blinder_settings import PRESETS, BlinderSettings
-from sensorveil.methods.classes import READER, joint_classes
-from sensorveil.nets.blinder import (
-    BlinderDesign,
-    BlinderNets,
-    LossWeights,
-    as_channels,
-    as_signal,
-)
-from sensorveil.nets.blinder_training import Training, train_blinder
-from sensorveil.nets.factorised import one_hot, sampled
-from sensorveil.nets.meta import Layout
-from sensorveil.train import derived_seed, seeded
+from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
-_PIECE = 4096  # windows that go through the networks at once
-_NETWORKS, _TRAINING = 2, 3  # uses of the seed; READER is 1
-_DENSE_BATCH, _DENSE_RATE = 128, 1e-3  # dense readers drop half of their units: they go slower
+Weights = Mapping[str, torch.Tensor]
+"""Weights of a `BlinderNetwork` by name, as in its state."""
+
+CLASSIFIER_SEED, NETWORK_SEED, TRAINING_SEED = 1, 2, 3
+
+
+# Settings.
+
+
+@dataclass(frozen=True)
+class NetworkSettings(Settings):
+    """Sizes of the networks.
+
+    Parameters
+    ----------
+    hidden_sizes
+        The encoder's four hidden layers, as in the authors' code; the decoder has them in reverse.
+    convolutional
+        Whether the encoder's first two layers and the decoder's last two are convolutions, as in
+        the paper on MotionSense, or dense, as on MobiAct.
+    filters
+        Filters of the first convolution; the second has twice as many.
+    latent_size
+        Numbers in the code Z.
+    """
+
+    hidden_sizes: tuple[int, ...] = (512, 512, 256, 128)
+    convolutional: bool = True
+    filters: int = 32
+    latent_size: int = 25
+
+    def check(self) -> None:
+        """Refuse sizes below one."""
+        four = len(self.hidden_sizes) == 4 and min(self.hidden_sizes) > 0
+        self.require(four, "hidden_sizes", "four numbers above 0")
+        self.require(self.filters > 0, "filters", "above 0")
+        self.require(self.latent_size > 0, "latent_size", "above 0")
+
+
+@dataclass(frozen=True)
+class LossSettings(Settings):
+    """Weights of loss (4), and terms that the paper does not have.
+
+    Parameters
+    ----------
+    alpha, beta, gamma
+        Weights of reconstruction, divergence and discriminators in equation (4).
+    warm_up
+        Share of the training over which all weights but alpha grow from zero.
+    bounded_adversary
+        The autoencoder gains by the probability that the discriminators are wrong and not by their
+        cross-entropy, which has no bound.
+    relative_error
+        The error of each kept class is relative to the variance of its windows.
+    texture
+        Standard deviation of the noise added to the output, relative to what the decoder leaves out
+        at each frequency; 0 adds none.
+    classifier_weight
+        Weight of the cross-entropy of fixed classifiers, which must recognise the classes that the
+        decoder was given; 0 trains no such classifiers.
+    """
+
+    alpha: float = 0.9
+    beta: float = 2.0
+    gamma: float = 0.2
+    warm_up: float = 0.0
+    bounded_adversary: bool = False
+    relative_error: bool = False
+    texture: float = 0.0
+    classifier_weight: float = 0.0
+
+    def check(self) -> None:
+        """Refuse negative weights."""
+        for name, value in vars(self).items():
+            self.require(value >= 0, name, "0 or more")
+        self.require(self.warm_up <= 1, "warm_up", "at most 1")
+
+
+@dataclass(frozen=True)
+class TrainingSettings(Settings):
+    """Central training by Adam; the parameters are those of `sensorveil.train.TrainConfig`.
+
+    With 0 epochs the networks keep their initial weights: what a federation starts from.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    schedule: Literal["one_cycle", "constant"] = "constant"
+
+    def check(self) -> None:
+        """Refuse numbers out of range."""
+        self.require(self.epochs >= 0, "epochs", "0 or more")
+        self.require(self.batch_size > 0, "batch_size", "above 0")
+        self.require(self.learning_rate > 0, "learning_rate", "above 0")
+
+
+@dataclass(frozen=True)
+class BlinderSettings(Settings):
+    """Settings of Blinder, in groups.
+
+    Parameters
+    ----------
+    network, loss, training
+        See `NetworkSettings`, `LossSettings` and `TrainingSettings`.
+    classifier
+        The classifiers that predict the kept class and, where it is needed, the hidden ones.
+    modification
+        Section 5.2: "stochastic" gives the decoder a random hidden class, "deterministic" the one
+        after the predicted class.
+    """
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    classifier: ClassifierSettings = field(default_factory=lambda: ClassifierSettings(width=24))
+    modification: Literal["stochastic", "deterministic"] = "stochastic"
+
+    @property
+    def predicts_hidden(self) -> bool:
+        """Whether classifiers for the hidden attributes are trained."""
+        return self.modification == "deterministic" or self.loss.classifier_weight > 0
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # Small enough for two cores. The loss was chosen on validation windows of MotionSense.
+    "fast": {
+        "network.filters": 16,
+        "loss.beta": 0.5,
+        "loss.gamma": 1.0,
+        "loss.warm_up": 0.4,
+        "loss.bounded_adversary": True,
+        "loss.relative_error": True,
+        "loss.texture": 0.5,
+        "loss.classifier_weight": 0.5,
+        "training.epochs": 20,
+        "training.learning_rate": 3e-3,
+        "training.schedule": "one_cycle",
+        "classifier.epochs": 12,
+        "classifier.batch_size": 64,
+        "classifier.learning_rate": 4e-3,
+    },
+    "paper": {},
+}
+
+
+# Section 4.1: the networks.
+
+KERNEL, STRIDE = 5, 2
+_LOG_POWER_SCALE = 10.0  # Adam moves a weight by its learning rate, and log-powers have far to go
+
+
+class BlinderNetwork(nn.Module):
+    """Encoder, decoder, and a discriminator for each hidden attribute.
+
+    Parameters
+    ----------
+    channels, length
+        Shape of a window.
+    num_kept
+        Number of kept classes.
+    num_hidden
+        Number of classes of each hidden attribute.
+    settings
+        Sizes of the layers.
+    discriminator_sizes
+        Hidden layers of each discriminator, as in the authors' code.
+    texture
+        Whether the power of what the decoder leaves out is learnt.
+
+    Examples
+    --------
+    >>> sizes = NetworkSettings(filters=8)
+    >>> network = BlinderNetwork(2, 31, num_kept=4, num_hidden=(2, 3), settings=sizes)
+    >>> mean, log_variance = network.encode(torch.zeros(5, 2, 31))
+    >>> network.decode(mean, hidden=torch.zeros(5, 5), kept=torch.zeros(5, 4)).shape
+    torch.Size([5, 2, 31])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        length: int,
+        num_kept: int,
+        num_hidden: Sequence[int],
+        settings: NetworkSettings,
+        discriminator_sizes: Sequence[int] = (128, 128),
+        texture: bool = False,
+    ) -> None:
+        super().__init__()
+        self.num_kept, self.num_hidden = num_kept, tuple(num_hidden)
+        self.latent_size, self.has_texture = settings.latent_size, texture
+        code, condition = 2 * settings.latent_size, sum(num_hidden) + num_kept
+        build = _convolutional_layers if settings.convolutional else _dense_layers
+        self.encoder, self.decoder = build(
+            channels, length, code, settings.latent_size + condition, settings
+        )
+        for part in (self.encoder, self.decoder):
+            _init_for_relu(part)
+        self.discriminators = nn.ModuleList(
+            _mlp((settings.latent_size, *discriminator_sizes, classes)) for classes in num_hidden
+        )
+        if texture:
+            self.texture = nn.Parameter(torch.zeros(num_kept, channels, length // 2 + 1))
+
+    def encode(
+        self, windows: torch.Tensor, weights: Weights | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and log-variance of the code Z, (n, latent_size) each, also by given weights."""
+        mean, log_variance = self._apply("encoder", windows, weights).chunk(2, dim=-1)
+        return mean, log_variance
+
+    def decode(
+        self,
+        z: torch.Tensor,
+        hidden: torch.Tensor,
+        kept: torch.Tensor,
+        weights: Weights | None = None,
+    ) -> torch.Tensor:
+        """Windows from codes and one-hot classes: the decoder sees Z, Y and Y-bar."""
+        return self._apply("decoder", torch.cat([z, hidden, kept], dim=-1), weights)
+
+    def discriminate(
+        self, z: torch.Tensor, weights: Weights | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """Log-probabilities of each hidden attribute's classes, from codes alone."""
+        numbers = range(len(self.num_hidden))
+        return tuple(
+            self._apply(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers
+        )
+
+    def add_texture(
+        self, made: torch.Tensor, kept: torch.Tensor, noise: torch.Tensor
+    ) -> torch.Tensor:
+        """Windows with white noise, shaped to the power that the decoder leaves out."""
+        amplitude = (log_power(self.texture, kept) / 2).exp()
+        shaped = torch.fft.rfft(noise, norm="ortho") * amplitude
+        return made + torch.fft.irfft(shaped, n=made.shape[-1], norm="ortho")
+
+    def flatten(self, weights: Weights) -> torch.Tensor:
+        """All weights as one vector, the discriminators' last: what clients and server exchange."""
+        return torch.cat([weights[name].flatten() for name in self._names()])
+
+    def unflatten(self, vector: torch.Tensor) -> tuple[Weights, Weights]:
+        """The autoencoder's and the discriminators' weights by name, as views of a vector."""
+        parameters, names = dict(self.named_parameters()), self._names()
+        parts = vector.split([parameters[name].numel() for name in names])
+        weights = {n: v.view(parameters[n].shape) for n, v in zip(names, parts, strict=True)}
+        own = {n: v for n, v in weights.items() if not n.startswith("discriminators.")}
+        return own, {n: v for n, v in weights.items() if n not in own}
+
+    def _names(self) -> list[str]:
+        """Sorting is stable, so only the discriminators move to the end."""
+        names = [name for name, _ in self.named_parameters()]
+        return sorted(names, key=lambda name: name.startswith("discriminators."))
+
+    def _apply(self, part: str, x: torch.Tensor, weights: Weights | None) -> torch.Tensor:
+        module = self.get_submodule(part)
+        out: torch.Tensor = (
+            module(x)
+            if weights is None
+            else functional_call(module, part_of(weights, f"{part}."), x)
+        )
+        return out
+
+
+def _mlp(sizes: Sequence[int]) -> nn.Sequential:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _dense_layers(
+    channels: int, length: int, code: int, condition: int, settings: NetworkSettings
+) -> tuple[nn.Sequential, nn.Sequential]:
+    """Encoder and decoder of the paper on MobiAct."""
+    sizes = settings.hidden_sizes
+    encoder = nn.Sequential(nn.Flatten(), *_mlp((channels * length, *sizes, code)))
+    decoder = nn.Sequential(
+        *_mlp((condition, *sizes[::-1], channels * length)), nn.Unflatten(1, (channels, length))
+    )
+    return encoder, decoder
+
+
+def _convolutional_layers(
+    channels: int, length: int, code: int, condition: int, settings: NetworkSettings
+) -> tuple[nn.Sequential, nn.Sequential]:
+    """Encoder and decoder of the paper on MotionSense: each convolution halves the length."""
+    first, second = settings.filters, 2 * settings.filters
+    half = -(-length // STRIDE)
+    quarter = -(-half // STRIDE)
+    pad, sizes = KERNEL // 2, settings.hidden_sizes[2:]
+
+    def output_padding(before: int, after: int) -> int:
+        return after - (STRIDE * (before - 1) + 1)
+
+    encoder = nn.Sequential(
+        nn.Conv1d(channels, first, KERNEL, STRIDE, pad),
+        nn.ReLU(),
+        nn.Conv1d(first, second, KERNEL, STRIDE, pad),
+        nn.ReLU(),
+        nn.Flatten(),
+        *_mlp((second * quarter, *sizes, code)),
+    )
+    decoder = nn.Sequential(
+        *_mlp((condition, *sizes[::-1], second * quarter)),
+        nn.ReLU(),
+        nn.Unflatten(1, (second, quarter)),
+        nn.ConvTranspose1d(second, first, KERNEL, STRIDE, pad, output_padding(quarter, half)),
+        nn.ReLU(),
+        nn.ConvTranspose1d(first, channels, KERNEL, STRIDE, pad, output_padding(half, length)),
+    )
+    return encoder, decoder
+
+
+@torch.no_grad()
+def _init_for_relu(part: nn.Sequential) -> None:
+    """Initial weights of He and others (2015), which keep the variance from layer to layer.
+
+    With torch's own the variance falls sixfold a layer, and the divergence silences the code before
+    anything of a window reaches the decoder.
+    """
+    layers = [
+        layer for layer in part if isinstance(layer, nn.Linear | nn.Conv1d | nn.ConvTranspose1d)
+    ]
+    for layer in layers:
+        inputs = layer.weight[0].numel()
+        if isinstance(layer, nn.ConvTranspose1d):
+            inputs = len(layer.weight) * KERNEL // STRIDE  # a sample sees every other tap
+        gain = 1 if layer is layers[-1] else 2
+        layer.weight.normal_(std=math.sqrt(gain / inputs))
+
+
+def log_power(texture: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Logarithm of a texture's power at each frequency, for one-hot kept classes."""
+    return _LOG_POWER_SCALE * torch.einsum("nk,kcf->ncf", kept, texture)
+
+
+def whittle_loss(log_power: torch.Tensor, residuals: torch.Tensor) -> torch.Tensor:
+    """Whittle's negative log-likelihood of residuals as noise of that power."""
+    power = torch.fft.rfft(residuals, norm="ortho").abs().square()
+    return (log_power + power * (-log_power).exp()).mean()
+
+
+def one_hot(codes: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Classes (..., attributes) as one-hot vectors side by side, (..., sum of sizes).
+
+    >>> one_hot(torch.tensor([[1, 0]]), (2, 3))
+    tensor([[0., 1., 1., 0., 0.]])
+    """
+    parts = [
+        codes[..., n, None] == torch.arange(size, device=codes.device)
+        for n, size in enumerate(sizes)
+    ]
+    return torch.cat(parts, dim=-1).float()
+
+
+def sample_code(
+    mean: torch.Tensor, log_variance: torch.Tensor, noise: torch.Tensor
+) -> torch.Tensor:
+    """Equation (1)."""
+    return mean + torch.exp(log_variance / 2) * noise
+
+
+# Section 4.2: the losses.
+
+ERROR_SCALE, SCALE = 256.0, 75.0
+"""The authors' code minimises (512 MSE + 4 KL) / 150 - 0.2 CE and calls that beta = 2, gamma = 0.2.
+
+Divided by two above and below, it is (256 MSE + beta KL) / 75 - gamma CE.
+"""
+
+Scores = Callable[[torch.Tensor], torch.Tensor]
+"""From windows in standard units to the logits of a fixed classifier."""
+
+
+class Batch(NamedTuple):
+    """Windows (n, channels, length), one-hot classes, and the noise of equation (1).
+
+    `warm_up` is the share of the loss weights that counts, for all but alpha.
+    """
+
+    windows: torch.Tensor
+    kept: torch.Tensor
+    hidden: torch.Tensor
+    noise: torch.Tensor
+    warm_up: float | torch.Tensor = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class BlinderLoss:
+    """Losses (3) and (4) as functions of weights, so that steps of training can be differentiated.
+
+    Parameters
+    ----------
+    network
+        The networks; the weights are given to the methods.
+    settings
+        Weights of the terms.
+    error_weights
+        Weight of each kept class's reconstruction error; None weighs all alike.
+    classifiers
+        Fixed classifiers for the kept class, then for each hidden attribute.
+    """
+
+    network: BlinderNetwork
+    settings: LossSettings = field(default_factory=LossSettings)
+    error_weights: torch.Tensor | None = None
+    classifiers: Sequence[Sequence[Scores]] = ()
+
+    def discriminator(
+        self, weights: Weights, z: torch.Tensor, hidden: torch.Tensor, bounded: bool = False
+    ) -> torch.Tensor:
+        """Equation (3): the discriminators' cross-entropy, added up over hidden attributes.
+
+        With `bounded` it is K (1 - p) for K classes instead of -log p: as steep at chance level.
+        """
+        total = z.new_zeros(())
+        truths = hidden.split(self.network.num_hidden, dim=-1)
+        for scores, truth in zip(self.network.discriminate(z, weights), truths, strict=True):
+            log_p = (truth * scores).sum(-1)
+            total = total + (truth.shape[-1] * (1 - log_p.exp()) if bounded else -log_p).mean()
+        return total
+
+    def autoencoder(self, weights: Weights, discriminators: Weights, batch: Batch) -> torch.Tensor:
+        """Equation (4), which encoder and decoder minimise against these discriminators."""
+        return self._autoencoder(weights, discriminators, batch)[0]
+
+    def joint(self, weights: Weights, discriminators: Weights, batch: Batch) -> torch.Tensor:
+        """Loss (4) plus loss (3), each with the other's weights fixed.
+
+        The gradient of the sum is each player's own; a texture learns its likelihood beside them.
+        """
+        fixed = {name: weight.detach() for name, weight in discriminators.items()}
+        total, z, made = self._autoencoder(weights, fixed, batch)
+        total = total + self.discriminator(discriminators, z.detach(), batch.hidden)
+        if self.network.has_texture:
+            residuals = (made - batch.windows).detach()
+            total = total + whittle_loss(log_power(weights["texture"], batch.kept), residuals)
+        return total
+
+    def _autoencoder(
+        self, weights: Weights, discriminators: Weights, batch: Batch
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Equation (4), the codes, and what the decoder made of them."""
+        network, chosen = self.network, self.settings
+        mean, log_variance = network.encode(batch.windows, weights)
+        z = sample_code(mean, log_variance, batch.noise)  # (1)
+        made = network.decode(z, batch.hidden, batch.kept, weights)
+        error = (made - batch.windows).square().mean((-2, -1))  # (2), first term
+        if self.error_weights is not None:
+            error = error * (batch.kept @ self.error_weights)
+        kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)  # (2), second
+        adversary = self.discriminator(discriminators, z, batch.hidden, chosen.bounded_adversary)
+        penalty = chosen.beta * kl.mean() / SCALE - chosen.gamma * adversary
+        if self.classifiers:
+            penalty = penalty + chosen.classifier_weight * self._classifier(weights, z, made, batch)
+        total = chosen.alpha * ERROR_SCALE * error.mean() / SCALE + batch.warm_up * penalty  # (4)
+        return total, z, made
+
+    def _classifier(
+        self, weights: Weights, z: torch.Tensor, made: torch.Tensor, batch: Batch
+    ) -> torch.Tensor:
+        """Cross-entropy of fixed classifiers for the classes that the decoder was given.
+
+        These are the window's own hidden classes, and the next ones.
+        """
+        sizes = self.network.num_hidden
+        following = [part.roll(1, dims=-1) for part in batch.hidden.split(sizes, dim=-1)]
+        moved = self.network.decode(z, torch.cat(following, dim=-1), batch.kept, weights)
+        windows = torch.cat([made, moved])
+        hidden = torch.cat([batch.hidden, torch.cat(following, dim=-1)]).split(sizes, dim=-1)
+        truths = [torch.cat([batch.kept, batch.kept]), *hidden]
+        losses = [
+            -(truth * scores(windows).log_softmax(-1)).sum(-1).mean() / len(several)
+            for several, truth in zip(self.classifiers, truths, strict=True)
+            for scores in several
+        ]
+        return torch.stack(losses).sum()
+
+
+# The method.
 
 
 class Blinder(Obfuscator):
     """A conditional variational autoencoder for all kept classes, trained against discriminators.
 
-    Preset `paper` is what the paper states: encoder and decoder of five layers of which the outer
-    two are convolutions (its MotionSense; its MobiAct: `ends="dense"`), a code of 25 numbers, alpha
-    0.9, beta 2, gamma 0.2, stochastic modification. What it leaves out, and what is taken here:
+    Windows whose kept or hidden class is not known are left out of training.
 
-    - widths 512-512-256-128, discriminators 128-128, Adam at 1e-3, 30 epochs: the authors' code.
-    - convolutions of 32 and 64 filters over five samples, each halving the length (ours; their
-      code has dense layers only).
-    - the scale of the terms of loss (4): that of their code, see `nets/factorised.py`.
-    - central training (the paper has none): batches of 128, one step of both players a batch.
-    - the classifiers that read the kept and hidden classes: small convolutional ones, ours.
-    - the first weights: He's, see `nets/blinder.py`. From torch's own, the divergence had silenced
-      all but 3 numbers of the code after 3,000 steps.
+    Parameters
+    ----------
+    preset
+        "paper" has the paper's values, and where it states none those of the authors' code; "fast"
+        is smaller, weighs loss (4) otherwise and adds a texture and fixed classifiers. Ours in both:
+        convolutions over five samples, He's initial weights, central training.
+    seed, device, **settings
+        As in every method; see `BlinderSettings`.
 
-    Preset `fast` weighs loss (4) otherwise and adds a term. It was chosen on validation windows of
-    MotionSense, trained on the other training windows, one seed each; three numbers are what fixed
-    models read of activity, downstairs and gender. With the paper's weights the code holds 3 to 8
-    nats of a window: 79.8, 0.9 and 60.9 by the authors' dense models after 3,000 central steps.
-    He's weights, a warm-up, a smaller beta, a larger gamma, `relative` errors and a `texture` for
-    convolutional models brought that to 91.4, 59.2 and 55.2, and no further. What was missing is
-    not the class that is told: with true classes instead of read ones activity rose by 0.5 points.
-    It is that a decoder of means makes windows that read as another class, and is never held to
-    account for windows of another gender. Hence `told`. After 1,200 central steps of 128 windows,
-    beta 0.2, by dense models trained on the fitting windows alone: 86.5, 46.5, 63.7 without it,
-    96.0, 88.4, 52.6 with it (gender weighed 0.2); by convolutional ones 72.3, 52.2, 61.9 and 94.2,
-    87.4, 52.7. Beta 1 and gender at 0.5 leave 95.1, 85.4, 52.2 after 1,000 steps; 0.5 lies between.
-    In a federation gamma drives codes away, since clients have one gender each: so the loss is
-    `bounded`, and gamma grows with beta.
+    References
+    ----------
+    Yang and Ardakanian (2022). Blinder: End-to-end Privacy Protection in Sensing Systems via
+    Personalized Federated Learning. arXiv:2209.12046.
 
-    Models of the kind that judge the result are thus part of the training, with other weights, and
-    models of another kind read less: after 608 rounds trees on spectra 83.1 of the activity (88.6
-    in raw windows, dense models 93.0), and downstairs in 21 of 100 windows. Trees that learn from
-    the output read the gender of 59.6 (of 87.1 in raw windows).
-
-    Windows whose kept or hidden class is not known are left out of the networks' training.
-
+    Examples
+    --------
     >>> from sensorveil.methods.conformance import example_windows
     >>> windows = example_windows()
-    >>> obfuscator = Blinder(epochs=2, reader_epochs=2).fit(windows, keep="activity", hide="gender")
-    >>> obfuscator.obfuscate(windows, seed=1).shape
+    >>> blinder = Blinder(**{"training.epochs": 2, "classifier.epochs": 2})
+    >>> blinder.fit(windows, keep="activity", hide="gender").obfuscate(windows, seed=1).shape
     (2, 32)
     """
 
     name = "blinder"
     summary = "one conditional autoencoder for all kept classes, its code cleared by discriminators"
     capabilities = Capabilities()
+    real_hooks = True
     Settings = BlinderSettings
     presets = PRESETS
     settings: BlinderSettings
-    _only_draw = False
+
+    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
+        chosen, hide = self.settings, self.policy_.hide
+        self.kept_classes_ = joint_classes(windows, self.policy_.keep)[1]
+        self.hidden_classes_ = [joint_classes(windows, (name,))[1] for name in hide]
+        self.variance_ = self._class_variance(windows)
+        attributes = [self.policy_.keep, *((name,) for name in hide)]
+        predicted = attributes if chosen.predicts_hidden else attributes[:1]
+        self.classifiers_ = [self._train_classifier(windows, names) for names in predicted]
+        self.mlps_ = [
+            self._train_classifier(windows, names, mlp=True)
+            for names in (attributes if chosen.loss.classifier_weight > 0 else ())
+        ]
+        self.metrics_["classifier_loss"] = [round(x, 5) for x in self.classifiers_[0].losses_]
+        with seeded(derived_seed(self.seed, NETWORK_SEED)):
+            self.network_ = self._build_network()
+        if chosen.training.epochs:
+            self._train_network(windows)
+
+    def _train_network(self, windows: Windows) -> None:
+        """Adam on losses (3) and (4) together, one step of both players a batch."""
+        positions, kept, hidden = self.known_classes(windows)
+        if not len(positions):
+            raise Refusal("no window has a known class of all that is kept and hidden")
+        chosen, network, loss = self.settings, self.network_, self.loss()
+        signal = windows.select(positions).on(self.device)
+        kept_one_hot = one_hot(self._tensor(kept[:, None]), (network.num_kept,))
+        hidden_one_hot = one_hot(self._tensor(hidden), network.num_hidden)
+        warm_up = torch.ones((), device=self.device)
+
+        def batch_loss(index: torch.Tensor) -> torch.Tensor:
+            noise = torch.randn(len(index), network.latent_size, device=self.device)
+            x = signal[index].flatten(1, -2)
+            batch = Batch(x, kept_one_hot[index], hidden_one_hot[index], noise, warm_up)
+            weights = dict(network.named_parameters())
+            with torch.autocast(x.device.type, enabled=False):
+                return loss.joint(weights, weights, batch)
+
+        losses = train_network(
+            "blinder",
+            network,
+            batch_loss,
+            len(positions),
+            TrainConfig(
+                chosen.training.epochs,
+                chosen.training.batch_size,
+                chosen.training.learning_rate,
+                weight_decay=0.0,
+                max_grad_norm=None,
+                schedule=chosen.training.schedule,
+            ),
+            derived_seed(self.seed, TRAINING_SEED),
+            self.device,
+            self.checkpoint,
+            on_step=lambda done: warm_up.fill_(warm_up_share(done, chosen.loss.warm_up)),
+        )
+        self.metrics_["loss"] = [round(x, 5) for x in losses]
+
+    @torch.inference_mode()
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Section 5.2: the kept class is predicted, the hidden one replaced."""
+        count, network, texture = len(windows), self.network_, self.settings.loss.texture
+        kept = self._tensor(np.eye(network.num_kept, dtype=np.float32)[self._predict(0, windows)])
+        if self.settings.modification == "deterministic":  # a bijection: each class to the next
+            hidden = [
+                (self._predict(n, windows) + 1) % size
+                for n, size in enumerate(network.num_hidden, start=1)
+            ]
+        else:
+            hidden = [rng.integers(size, size=count) for size in network.num_hidden]
+        hidden_one_hot = one_hot(self._tensor(np.stack(hidden, axis=1)), network.num_hidden)
+        noise = rng.standard_normal((count, network.latent_size), dtype=np.float32)
+        out = np.empty((count, *windows.shape), np.float32)
+        for rows in batches(count, self.device, size=_BATCH_SIZE):
+            z = sample_code(*self._encode(windows, rows), self._tensor(noise[rows]))
+            made = network.decode(z, hidden_one_hot[rows], kept[rows])
+            if texture:
+                white = rng.standard_normal(made.shape, dtype=np.float32) * np.float32(texture)
+                made = network.add_texture(made, kept[rows], self._tensor(white))
+            out[rows] = made.unflatten(1, windows.shape[:-1]).cpu().numpy()
+        return out
+
+    @torch.inference_mode()
+    def _condition(self, windows: Windows) -> np.ndarray:
+        """The predicted kept class, the code's mean and variance, the hidden class if predicted."""
+        parts = [np.eye(self.network_.num_kept, dtype=np.float32)[self._predict(0, windows)]]
+        codes = [
+            torch.cat(self._encode(windows, rows), dim=1).cpu().numpy()
+            for rows in batches(len(windows), self.device, size=_BATCH_SIZE)
+        ]
+        parts.append(np.concatenate(codes))
+        if self.settings.modification == "deterministic":
+            parts += [
+                np.eye(size, dtype=np.float32)[self._predict(n, windows)]
+                for n, size in enumerate(self.network_.num_hidden, start=1)
+            ]
+        return np.concatenate(parts, axis=1)
 
     # What a federation needs.
 
-    def prepare(
-        self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]
-    ) -> Self:
-        """Learns scaling and readers from these windows, but only draws the networks' weights.
-
-        It is what a federation starts from: the windows are those of people who agreed to give
-        them, and everybody's networks are then trained without seeing anybody else's.
-        """
-        self._only_draw = True
-        try:
-            return self.fit(windows, keep, hide)
-        finally:
-            del self._only_draw
+    def weights(self) -> torch.Tensor:
+        """The weights of all networks as one vector."""
+        return self.network_.flatten(self.network_.state_dict())
 
     def with_weights(self, vector: torch.Tensor) -> Self:
-        """The same, with other weights of its networks, in the order of `weights`."""
+        """A copy with other weights, in the order of `weights`."""
         self._check_fitted()
         other = copy.copy(self)
         other.metrics_ = dict(self.metrics_)
-        other.nets_ = BlinderNets(self._design()).to(self.device)
-        other.nets_.load_state_dict(Layout(other.nets_).named(vector.to(self.device)))
+        other.network_ = self._build_network()
+        weights, discriminators = other.network_.unflatten(vector.to(self.device))
+        other.network_.load_state_dict({**weights, **discriminators})
         return other
 
-    def weights(self) -> torch.Tensor:
-        """The weights of all its networks as one vector."""
-        return Layout(self.nets_).vector(self.nets_)
+    def loss(self) -> BlinderLoss:
+        """Losses (3) and (4) of this run, with its classifiers."""
+        error_weights = None
+        if self.settings.loss.relative_error:
+            inverse = 1 / np.maximum(self.variance_, 1e-6)
+            error_weights = self._tensor((inverse / inverse.mean()).astype(np.float32))
+        pairs = zip(self.classifiers_, self.mlps_, strict=True) if self.mlps_ else ()
+        classifiers = [[self._scores(one) for one in pair] for pair in pairs]
+        return BlinderLoss(self.network_, self.settings.loss, error_weights, classifiers)
 
-    def made_with(self) -> dict[str, Any]:
-        """Preset, seed and settings, and what plan a federation had, with how many clients."""
-        told = self.metrics_.get("federation", {})
-        named = ("kind", "clients", "rounds", "plan")
-        plan = {name: told[name] for name in named if name in told}
-        return {**super().made_with(), **({"federation": plan} if plan else {})}
+    def known_classes(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Windows whose classes are all known from training.
 
-    def loss_weights(self) -> LossWeights:
-        """alpha, beta and gamma of loss (4), and how much the error of each kept class counts."""
-        chosen, errors = self.settings, None
-        if chosen.relative:
-            inverse = 1 / np.maximum(self.spread_, 1e-6)
-            errors = self._tensor((inverse / inverse.mean()).astype(np.float32))
-        return LossWeights(
-            chosen.alpha,
-            chosen.beta,
-            chosen.gamma,
-            errors,
-            chosen.bounded,
-            chosen.told,
-            [[self._scores(model) for model in models] for models in self._witnesses()],
-        )
+        Classes are matched by name: one person's data may list few of them.
 
-    def _witnesses(self) -> list[tuple[Classifier, Classifier]]:
-        """A convolutional and a dense model for the kept class, and for each hidden attribute."""
-        if not self.settings.told:
-            return []
-        return list(zip([self.reader_, *self.hidden_readers_], self.dense_readers_, strict=True))
-
-    def _scores(self, model: Classifier) -> Callable[[torch.Tensor], torch.Tensor]:
-        scores = model.scores_in(self.scaling_)
-        return lambda made: scores(as_signal(made, self.shape_, self.complex_))
-
-    def labelled_windows(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the networks may learn from: positions, their kept class, their hidden classes.
-
-        Classes are found by name and counted as in training, since somebody's own data may have
-        few of them. Windows of classes that were not there are left out.
+        Returns
+        -------
+        positions, kept, hidden
+            Which windows, their kept class (n,), their hidden classes (n, attributes).
         """
         self._check_alike(windows)
-        kept = self._cell_of(windows, self.policy_.keep, self.cells_)
+        kept = self._codes_of(windows, self.policy_.keep, self.kept_classes_)
         hidden = np.stack(
             [
-                self._cell_of(windows, (name,), cells)
-                for name, cells in zip(self.policy_.hide, self.hidden_cells_, strict=True)
+                self._codes_of(windows, (name,), classes)
+                for name, classes in zip(self.policy_.hide, self.hidden_classes_, strict=True)
             ],
             axis=1,
         )
         known = np.flatnonzero((kept != UNKNOWN) & (hidden != UNKNOWN).all(1))
         return known, kept[known], hidden[known]
 
-    def _cell_of(
-        self, windows: Windows, attributes: Sequence[str], cells: np.ndarray
+    def made_with(self) -> dict[str, Any]:
+        """Preset, seed and settings, and the configuration of a federation."""
+        federation = self.metrics_.get("federation", {})
+        shown = ("kind", "clients", "rounds", "config")
+        own = {name: federation[name] for name in shown if name in federation}
+        return {**super().made_with(), **({"federation": own} if own else {})}
+
+    # Details.
+
+    def _codes_of(
+        self, windows: Windows, attributes: Sequence[str], combinations: np.ndarray
     ) -> np.ndarray:
-        """Which of the combinations in `cells` each window has; UNKNOWN where it is none."""
+        """The number of each window's combination of classes; UNKNOWN where it is none of them."""
         columns = []
         for name in attributes:
-            codes, own = windows.codes(name), self.classes_[name]
-            place = [own.index(c) if c in own else UNKNOWN for c in windows.classes[name]]
-            columns.append(np.array([*place, UNKNOWN])[codes])  # an unknown code is the last
-        matches = (np.stack(columns, axis=1)[:, None] == cells).all(2)
+            known = self.classes_[name]
+            place = [known.index(c) if c in known else UNKNOWN for c in windows.classes[name]]
+            columns.append(np.array([*place, UNKNOWN])[windows.codes(name)])
+        matches = (np.stack(columns, axis=1)[:, None] == combinations).all(2)
         return np.where(matches.any(1), matches.argmax(1), UNKNOWN)
 
-    # Training.
-
-    def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        hide = self.policy_.hide
-        _, self.cells_ = joint_classes(windows, self.policy_.keep)
-        self.hidden_cells_ = [joint_classes(windows, (name,))[1] for name in hide]
-        self.reader_ = self._learn_reader(windows, self.policy_.keep)
-        self.spread_ = self._spread(windows)
-        self.hidden_readers_ = [
-            self._learn_reader(windows, (name,))
-            for name in (hide if self.settings.reads_hidden else ())
-        ]
-        told = self.settings.told > 0
-        self.dense_readers_ = [
-            self._learn_reader(windows, attributes, dense=True)
-            for attributes in ((self.policy_.keep, *((name,) for name in hide)) if told else ())
-        ]
-        with seeded(derived_seed(self.seed, _NETWORKS)):
-            self.nets_ = BlinderNets(self._design()).to(self.device)
-        if not self._only_draw:
-            self._train_networks(windows)
-
-    def _train_networks(self, windows: Windows) -> None:
-        positions, kept, hidden = self.labelled_windows(windows)
-        if not len(positions):
-            raise Refusal("no window has a known class of all that is kept and hidden")
-        on_device = windows.select(positions).on(self.device)
-        told = one_hot(self._tensor(kept[:, None]), (len(self.cells_),))
-        secret = one_hot(self._tensor(hidden), self.hidden_sizes())
-        chosen = self.settings
-        losses = train_blinder(
-            self.nets_,
-            lambda index: (as_channels(on_device[index]), told[index], secret[index]),
-            len(positions),
-            Training(chosen.epochs, chosen.batch, chosen.rate, chosen.cycle, chosen.warm_up),
-            self.loss_weights(),
-            torch.Generator().manual_seed(derived_seed(self.seed, _TRAINING)),
-        )
-        self.metrics_["loss"] = [round(loss, 5) for loss in losses]
-        self.metrics_["reader_loss"] = [round(loss, 5) for loss in self.reader_.losses_]
-
-    def _learn_reader(
-        self, windows: Windows, attributes: tuple[str, ...], dense: bool = False
-    ) -> Classifier:
-        codes, classes = joint_classes(windows, attributes)
-        known = codes != UNKNOWN
-        raw = windows.select(known).scaled(None)
-        return self._reader(dense).fit_codes(raw, codes[known], len(classes))
-
-    def _spread(self, windows: Windows) -> np.ndarray:
-        """The mean square of each kept class's windows around their mean, in standard units."""
-        codes, _ = joint_classes(windows, self.policy_.keep)
+    def _class_variance(self, windows: Windows) -> np.ndarray:
+        """Variance of each kept class's windows around their mean, in standard units."""
+        codes, combinations = joint_classes(windows, self.policy_.keep)
         found = []
-        for cell in range(len(self.cells_)):
-            own = windows.select(codes == cell)
-            total = sum(batch.sum(0) for batch in own.batches(_PIECE))
-            square = sum(float((np.abs(batch) ** 2).sum()) for batch in own.batches(_PIECE))
-            mean_square = float((np.abs(total / len(own)) ** 2).mean())
+        for number in range(len(combinations)):
+            own = windows.select(codes == number)
+            total = sum(batch.sum(0) for batch in own.batches(_BATCH_SIZE))
+            square = sum(float((batch**2).sum()) for batch in own.batches(_BATCH_SIZE))
+            mean_square = float(((total / len(own)) ** 2).mean())
             found.append(square / (len(own) * total.size) - mean_square)
         return np.array(found, np.float32)
 
-    def hidden_sizes(self) -> tuple[int, ...]:
-        """The number of classes of each hidden attribute."""
-        return tuple(len(values) for values in self.hidden_cells_)
+    def _classifier(self, mlp: bool = False) -> Classifier:
+        settings = self.settings.classifier
+        if mlp:  # half of its units are dropped, so it is trained more slowly
+            settings = replace(settings, batch_size=128, learning_rate=1e-3, network="mlp")
+        return Classifier(settings, derived_seed(self.seed, CLASSIFIER_SEED), self.device)
 
-    def _design(self) -> BlinderDesign:
-        chosen = self.settings
-        rows = int(np.prod(self.shape_[:-1])) * (2 if self.complex_ else 1)
-        filters = (chosen.filters, 2 * chosen.filters) if chosen.ends == "convolutional" else ()
-        return BlinderDesign(
-            channels=rows,
-            length=self.shape_[-1],
-            kept=len(self.cells_),
-            hidden=self.hidden_sizes(),
-            widths=chosen.layers(),
-            filters=filters,
-            latent=chosen.latent,
-            discriminator=(chosen.discriminator_width,) * 2,
-            texture=chosen.texture > 0,
+    def _train_classifier(
+        self, windows: Windows, attributes: tuple[str, ...], mlp: bool = False
+    ) -> Classifier:
+        codes, combinations = joint_classes(windows, attributes)
+        known = codes != UNKNOWN
+        return self._classifier(mlp).fit_codes(
+            windows.select(known), codes[known], len(combinations)
         )
 
-    # Obfuscating.
+    def _predict(self, number: int, windows: Windows) -> np.ndarray:
+        return self.classifiers_[number].predict(windows)
 
-    @torch.inference_mode()
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
-        """Section 5.2: the kept class is read, the hidden one is drawn or moved to the next."""
-        count = len(windows)
-        kept = np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]
-        if self.settings.modification == "deterministic":
-            told = modified(
-                "deterministic", self.hidden_sizes(), self._read_hidden(windows), count, rng
-            )
-        else:
-            told = modified("probabilistic", self.hidden_sizes(), None, count, rng)
-        noise = rng.standard_normal((count, self.settings.latent), dtype=np.float32)
-        out = np.empty((count, *self.shape_), np.complex64 if self.complex_ else np.float32)
-        for first in range(0, count, _PIECE):
-            rows = slice(first, first + _PIECE)
-            codes = self.nets_.encode(as_channels(self._tensor(windows.batch(rows))))
-            z = sampled(*codes, self._tensor(noise[rows]))
-            made = self.nets_.decode(z, self._tensor(told[rows]), self._tensor(kept[rows]))
-            if self.settings.texture:
-                white = rng.standard_normal(made.shape, dtype=np.float32)
-                white *= self.settings.texture
-                made = self.nets_.textured(made, self._tensor(kept[rows]), self._tensor(white))
-            out[rows] = as_signal(made, self.shape_, self.complex_).cpu().numpy()
-        return out
+    def _scores(self, classifier: Classifier) -> Scores:
+        shape = self._window_shape()
+        return lambda made: classifier.scores(made.unflatten(1, shape[:-1]))
 
-    @torch.inference_mode()
-    def _condition(self, windows: Windows) -> np.ndarray:
-        """The kept class that was read, the code's mean and variance, and the hidden if read."""
-        parts = [np.eye(len(self.cells_), dtype=np.float32)[self.reader_.predict(windows)]]
-        codes = [
-            torch.cat(self.nets_.encode(as_channels(self._tensor(batch))), dim=1).cpu().numpy()
-            for batch in windows.batches(_PIECE)
-        ]
-        parts.append(np.concatenate(codes))
-        if self.settings.modification == "deterministic":
-            read = torch.from_numpy(self._read_hidden(windows))
-            parts.append(one_hot(read, self.hidden_sizes()).numpy())
-        return np.concatenate(parts, axis=1)
+    def _encode(self, windows: Windows, rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.network_.encode(self._tensor(windows.batch(rows)).flatten(1, -2))
 
-    def _read_hidden(self, windows: Windows) -> np.ndarray:
-        return np.stack([reader.predict(windows) for reader in self.hidden_readers_], axis=1)
+    def _window_shape(self) -> tuple[int, ...]:
+        """Shape of a real window."""
+        return (self.shape_[0] * (2 if self.complex_ else 1), *self.shape_[1:])
+
+    def _build_network(self) -> BlinderNetwork:
+        *rows, length = self._window_shape()
+        hidden = [len(classes) for classes in self.hidden_classes_]
+        texture = self.settings.loss.texture > 0
+        return BlinderNetwork(
+            math.prod(rows),
+            length,
+            len(self.kept_classes_),
+            hidden,
+            self.settings.network,
+            texture=texture,
+        ).to(self.device)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    # Keeping.
-
-    def _reader(self, dense: bool = False) -> Classifier:
-        chosen = self.settings
-        settings = ClassifierSettings(
-            chosen.reader_width, chosen.reader_epochs, chosen.reader_batch, chosen.reader_rate
-        )
-        if dense:
-            settings = replace(settings, batch=_DENSE_BATCH, rate=_DENSE_RATE, dense=True)
-        return Classifier(settings, seed=derived_seed(self.seed, READER), device=self.device)
-
     def _state(self) -> dict[str, np.ndarray]:
-        state = {"cells": self.cells_, "spread": self.spread_}
-        for which, cells in enumerate(self.hidden_cells_):
-            state[f"hidden_cells.{which}"] = cells
-        state |= {f"nets.{k}": v.cpu().numpy() for k, v in self.nets_.state_dict().items()}
-        state |= {f"reader.{k}": v for k, v in self.reader_.state().items()}
-        for which, reader in enumerate(self.hidden_readers_):
-            state |= {f"hidden.{which}.{k}": v for k, v in reader.state().items()}
-        for which, reader in enumerate(self.dense_readers_):
-            state |= {f"dense.{which}.{k}": v for k, v in reader.state().items()}
+        state = {"kept_classes": self.kept_classes_, "variance": self.variance_}
+        state |= {f"hidden_classes.{n}": own for n, own in enumerate(self.hidden_classes_)}
+        state |= {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}
+        for kind, models in (("classifier", self.classifiers_), ("mlp", self.mlps_)):
+            for n, one in enumerate(models):
+                state |= {f"{kind}.{n}.{name}": array for name, array in one.state().items()}
         return state
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.cells_, self.spread_ = state["cells"], state["spread"]
-        self.hidden_cells_ = [
-            state[f"hidden_cells.{which}"] for which in range(len(self.policy_.hide))
+        self.kept_classes_, self.variance_ = state["kept_classes"], state["variance"]
+        self.hidden_classes_ = [state[f"hidden_classes.{n}"] for n in range(len(self.policy_.hide))]
+        self.network_ = self._build_network()
+        weights = part_of(state, "network.")
+        self.network_.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+        shape, sizes = self._window_shape(), (self.network_.num_kept, *self.network_.num_hidden)
+        self.classifiers_ = [
+            self._classifier().restore(part_of(state, f"classifier.{n}."), shape, size)
+            for n, size in enumerate(sizes if self.settings.predicts_hidden else sizes[:1])
         ]
-        self.nets_ = BlinderNets(self._design()).to(self.device)
-        weights = {k: torch.from_numpy(v) for k, v in part_of(state, "nets.").items()}
-        self.nets_.load_state_dict(weights)
-        shape = seen_shape(self.shape_, self.complex_)
-        self.reader_ = self._reader().restore(part_of(state, "reader."), shape, len(self.cells_))
-        sizes, told = self.hidden_sizes(), self.settings.told > 0
-        self.hidden_readers_ = [
-            self._reader().restore(part_of(state, f"hidden.{which}."), shape, size)
-            for which, size in enumerate(sizes if self.settings.reads_hidden else ())
+        self.mlps_ = [
+            self._classifier(mlp=True).restore(part_of(state, f"mlp.{n}."), shape, size)
+            for n, size in enumerate(sizes if self.settings.loss.classifier_weight > 0 else ())
         ]
-        self.dense_readers_ = [
-            self._reader(dense=True).restore(part_of(state, f"dense.{which}."), shape, size)
-            for which, size in enumerate((len(self.cells_), *sizes) if told else ())
-        ]
+
+
+_BATCH_SIZE = 4096
+"""Windows that go through the networks at once."""
+
+
+def warm_up_share(done: float, warm_up: float) -> float:
+    """How much of the loss weights counts after a share of the training.
+
+    >>> [warm_up_share(done, 0.4) for done in (0.0, 0.2, 0.4, 0.9)]
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    return min(1.0, done / warm_up) if warm_up else 1.0
