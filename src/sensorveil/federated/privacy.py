@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -71,6 +72,10 @@ def epsilon(config: FederationConfig, rounds: int) -> float:
         return float(accountant.get_epsilon(config.privacy.delta, alphas=_ORDERS))
 
 
-def is_affordable(config: FederationConfig, rounds: int) -> bool:
-    """Whether so many rounds stay within `max_epsilon`; always where nothing is private."""
-    return not config.is_private or epsilon(config, rounds) <= config.privacy.max_epsilon
+@lru_cache(maxsize=64)
+def affordable_rounds(config: FederationConfig) -> int:
+    """How many of the configured rounds stay within `max_epsilon`; all where nothing is private."""
+    if not config.is_private:
+        return config.total_rounds
+    rounds = range(1, config.total_rounds + 1)
+    return bisect_right(rounds, config.privacy.max_epsilon, key=lambda n: epsilon(config, n))

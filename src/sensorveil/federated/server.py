@@ -1,28 +1,40 @@
-"""The server's part: who is asked, whose answer counts, and what the weights become.
+"""The server: who is sampled, whose update counts, and what the weights become.
 
-Pure functions; engines only carry messages. Nothing here sees a window or a label.
+It sees no window and no label, and it does not know who carries the messages: `strategy` connects
+it to Flower, `simulation` to clients in the same process.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from sensorveil.federated.plan import Plan
-from sensorveil.nets.meta import Moments, adam_step
+from sensorveil.errors import Refusal
+from sensorveil.federated.config import FederationConfig
+from sensorveil.federated.meta_learning import AdamState, adam_step
+from sensorveil.federated.privacy import affordable_rounds, epsilon, noisy_mean
+from sensorveil.methods.blinder import Blinder
+from sensorveil.progress import track
+from sensorveil.train import Checkpoint
 
-REASONS = ("wrong size", "not finite", "outsized", "nobody asked for it", "sent nothing")
-"""Why an answer can be refused."""
+REASONS = ("wrong size", "not finite", "outsized", "not sampled", "sent nothing")
+"""Why an update can be refused."""
+
+_STAGE = "federation"
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a client sends: its number, its update, and how many windows it learnt from."""
+class ClientUpdate:
+    """What a client sends: its number, its update, and how many windows it learns from."""
 
     client: int
     update: torch.Tensor
@@ -30,8 +42,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Round:
-    """What happened in one round: numbers of clients, bytes to and from them, epsilon so far."""
+class RoundLog:
+    """Numbers of clients, bytes to and from them, and epsilon so far, of one round."""
 
     asked: int
     answered: int
@@ -41,110 +53,313 @@ class Round:
     epsilon: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """All that a federation has reached after some rounds, and all that it needs to go on."""
+@dataclass(eq=False)
+class ServerState:
+    """Everything that a federation has reached, and everything that it needs to go on."""
 
-    vector: torch.Tensor
-    moments: Moments
-    chosen: tuple[int, ...] = ()
-    """The clients of the epoch that is under way."""
-    log: tuple[Round, ...] = ()
-    refusals: tuple[tuple[int, int, int], ...] = field(default=())
-    """Round, client and reason of every answer that was refused."""
+    weights: torch.Tensor
+    adam: AdamState
+    clients: tuple[int, ...] = ()
+    """The clients of the epoch under way."""
+    rounds: list[RoundLog] = field(default_factory=list)
+    refusals: list[tuple[int, int, int]] = field(default_factory=list)
+    """Round, client and reason of every update that was refused."""
 
     @classmethod
-    def fresh(cls, vector: torch.Tensor) -> State:
+    def initial(cls, weights: torch.Tensor) -> ServerState:
         """Before the first round."""
-        return cls(vector, Moments.at_rest(vector))
+        return cls(weights, AdamState.zeros(weights))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The state as tensors for a safetensors file."""
+        rounds = [list(asdict(one).values()) for one in self.rounds]
+        return {
+            "weights": self.weights,
+            "adam_mean": self.adam.mean,
+            "adam_square": self.adam.square,
+            "clients": torch.tensor(self.clients, dtype=torch.long),
+            "rounds": torch.tensor(rounds, dtype=torch.float64).reshape(-1, len(fields(RoundLog))),
+            "refusals": torch.tensor(self.refusals, dtype=torch.long).reshape(-1, 3),
+        }
+
+    @classmethod
+    def of_tensors(
+        cls, kept: Mapping[str, torch.Tensor], device: torch.device | str = "cpu"
+    ) -> ServerState:
+        """The state that `tensors` was taken from."""
+        rounds = [
+            RoundLog(*(int(number) for number in row[:-1]), epsilon=row[-1])
+            for row in kept["rounds"].tolist()
+        ]
+        adam = AdamState(kept["adam_mean"].to(device), kept["adam_square"].to(device))
+        clients = tuple(kept["clients"].tolist())
+        refusals = [(a, b, c) for a, b, c in kept["refusals"].tolist()]
+        return cls(kept["weights"].to(device), adam, clients, rounds, refusals)
+
+
+class FederationCheckpoint:
+    """Keeps the state of one federation in a folder, written after every round.
+
+    Parameters
+    ----------
+    folder
+        Where to keep it. A folder that holds another federation is refused.
+    start
+        The run that the federation starts from.
+    config
+        Its configuration.
+    resume
+        Whether to go on with a state that the folder holds; without it such a folder is refused.
+    """
+
+    def __init__(
+        self, folder: Path | str, start: Blinder, config: FederationConfig, resume: bool
+    ) -> None:
+        purpose = {
+            **start.made_with(),
+            "keep": start.policy_.keep,
+            "hide": start.policy_.hide,
+            "origin": asdict(start.origin_) if start.origin_ else None,
+            "config": config.flat(),
+        }
+        self._checkpoint = Checkpoint(folder, purpose)
+        if self._checkpoint.load(_STAGE) and not resume:
+            raise Refusal(f"{folder} holds this federation already; go on with --resume")
+
+    def load(self, device: torch.device | str = "cpu") -> ServerState | None:
+        """The state that was kept."""
+        kept = self._checkpoint.load(_STAGE)
+        return ServerState.of_tensors(kept, device) if kept else None
+
+    def save(self, state: ServerState) -> None:
+        """Write the state in one step: the one before lasts until that is done."""
+        self._checkpoint.save(_STAGE, state.tensors(), is_last=True)
+
+    def remove(self) -> None:
+        """Delete what was kept, once the federation is done."""
+        self._checkpoint.remove()
+
+
+OnRound = Callable[[ServerState], None]
+"""Is shown the state after every round."""
+
+
+class FederatedServer:
+    """The server's part of algorithm 1: `sample` clients, let them compute, `aggregate` updates.
+
+    What a round draws follows from the seed and the round's number. So a federation that was
+    stopped ends with the same weights as if it had not been; only the randomness of a private one
+    comes from the operating system.
+
+    Parameters
+    ----------
+    weights
+        Weights before the first round.
+    config
+        The federation's configuration.
+    checkpoint
+        Where the state is kept after every round, and resumed from.
+    on_round
+        Called with the state after every round.
+    """
+
+    def __init__(
+        self,
+        weights: torch.Tensor,
+        config: FederationConfig,
+        checkpoint: FederationCheckpoint | None = None,
+        on_round: OnRound | None = None,
+    ) -> None:
+        self.config, self.checkpoint, self.on_round = config, checkpoint, on_round
+        resumed = checkpoint.load(weights.device) if checkpoint else None
+        self.state = resumed or ServerState.initial(weights)
+        self._progress: Iterator[int] = track(range(config.total_rounds), "rounds")
+        for _ in range(self.number + 1):
+            next(self._progress, None)
+        self._start_round()
+
+    def _start_round(self) -> None:
+        self._attempt = self._asked = self._answered = self._bytes_up = 0
+        self._refused: dict[int, str] = {}
 
     @property
     def number(self) -> int:
-        """How many rounds are done."""
-        return len(self.log)
+        """How many rounds are done, which is the number of the next one."""
+        return len(self.state.rounds)
 
     @property
-    def bytes_sent(self) -> int:
-        """To and from clients, in all rounds."""
-        return sum(one.bytes_down + one.bytes_up for one in self.log)
+    def rounds_left(self) -> int:
+        """How many rounds are left, as far as a private federation can afford them."""
+        return max(0, affordable_rounds(self.config) - self.number)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no round is left."""
+        return not self.rounds_left
+
+    def sample(self, available: Sequence[int]) -> tuple[int, ...]:
+        """The clients of this round: those of the epoch, sampled anew when one begins (line 4).
+
+        They are also sampled anew where too few answered; a private epoch keeps its clients.
+        """
+        config, state = self.config, self.state
+        begins = self.number % config.rounds == 0 or not (state.clients or config.is_private)
+        if (not config.is_private) if self._attempt else begins:
+            if not available:
+                raise Refusal("no client can be reached")
+            seed = [config.seed, self.number, self._attempt]
+            rng = np.random.default_rng(secrets.randbits(128) if config.is_private else seed)
+            state.clients = sample_clients(available, config, rng)
+        self._available = len(available)
+        self._asked += len(state.clients)
+        return state.clients
+
+    def aggregate(self, updates: Sequence[ClientUpdate]) -> bool:
+        """Step along the mean of the updates that count (lines 9 and 10).
+
+        Returns whether the round is done. With too few updates it is not: clients must be sampled
+        again, or, after `attempts`, the federation is refused.
+        """
+        config, state = self.config, self.state
+        good, refused = filter_updates(updates, state.clients, len(state.weights), config)
+        self._answered += len(updates)
+        self._bytes_up += sum(one.update.nbytes for one in updates)
+        self._refused |= refused
+        nobody_sampled = config.is_private and not state.clients
+        if len(good) < config.needed(len(state.clients)) and not nobody_sampled:
+            self._attempt += 1
+            if self._attempt == config.robustness.attempts:
+                raise self._too_few()
+            return False
+        self._step(self._mean(good))
+        self._log_round()
+        return True
+
+    def _mean(self, updates: Sequence[ClientUpdate]) -> torch.Tensor:
+        if not self.config.is_private:
+            return mean_update(updates, self.config)
+        # Noise that no seed can repeat: whoever could repeat it could take it out.
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        weights = self.state.weights
+        noise = torch.randn(weights.shape, generator=generator).to(weights.device)
+        expected = self.config.client_fraction * self._available
+        return noisy_mean([one.update for one in updates], self.config, expected, noise)
+
+    def _step(self, mean: torch.Tensor) -> None:
+        state = self.state
+        if self.config.algorithm == "fedsgd":
+            rate = self.config.learning_rate_at(self.number)
+            step = self.number + 1
+            state.weights, state.adam = adam_step(state.weights, mean, state.adam, step, rate)
+        else:
+            state.weights = state.weights + mean
+
+    def _log_round(self) -> None:
+        state, number = self.state, self.number + 1
+        spent = epsilon(self.config, number) if self.config.is_private else 0.0
+        down = self._asked * state.weights.nbytes
+        refused = len(self._refused)
+        state.refusals += [(number, who, REASONS.index(why)) for who, why in self._refused.items()]
+        state.rounds.append(
+            RoundLog(self._asked, self._answered, refused, down, self._bytes_up, spent)
+        )
+        self._start_round()
+        if self.checkpoint:
+            self.checkpoint.save(state)
+        if self.on_round:
+            self.on_round(state)
+        next(self._progress, None)
+
+    def _too_few(self) -> Refusal:
+        named = ", ".join(f"client {client}: {why}" for client, why in self._refused.items())
+        return Refusal(
+            f"round {self.number + 1}: fewer than {self.config.robustness.quorum:.0%} of the clients"
+            f" sent something that counts, {self.config.robustness.attempts} times in turn"
+            f"{f' ({named})' if named else ''}; what was reached is kept, go on with --resume"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Rounds, bytes, refusals by client, and the privacy, for a run's metrics."""
+        rounds = self.state.rounds
+        sizes = [one.bytes_down + one.bytes_up for one in rounds]
+        refused = Counter(f"client {who}: {REASONS[why]}" for _, who, why in self.state.refusals)
+        found: dict[str, Any] = {
+            "kind": self.config.kind,
+            "config": self.config.flat(),
+            "rounds": len(rounds),
+            "bytes": sum(sizes),
+            "bytes_by_round": sizes,
+            "refused": dict(refused),
+        }
+        if self.config.is_private:
+            found["privacy"] = {
+                "unit": "one client, all data of one person",
+                "epsilon": [round(one.epsilon, 4) for one in rounds],
+                "delta": self.config.privacy.delta,
+            }
+        return found
+
+    def trained(self, start: Blinder, clients: int) -> Blinder:
+        """The run that the federation of so many clients has reached."""
+        run = start.with_weights(self.state.weights)
+        run.metrics_["federation"] = {"clients": clients, **self.summary()}
+        return run
 
 
-def choose(clients: Sequence[int], plan: Plan, rng: np.random.Generator) -> tuple[int, ...]:
-    """Line 4 of algorithm 1: the clients of an epoch, a fixed number of them.
+def sample_clients(
+    available: Sequence[int], config: FederationConfig, rng: np.random.Generator
+) -> tuple[int, ...]:
+    """A fixed number of clients; in a private federation each on its own, as its accountant counts.
 
-    In a private federation each by chance on its own, since that is what the accountant counts.
+    >>> sample_clients(range(5), FederationConfig(client_fraction=1.0), np.random.default_rng(0))
+    (0, 1, 2, 3, 4)
     """
-    known = sorted(clients)
-    if plan.noise:
-        drawn = rng.random(len(known)) < plan.share
+    known = sorted(available)
+    if config.is_private:
+        drawn = rng.random(len(known)) < config.client_fraction
         return tuple(client for client, taken in zip(known, drawn, strict=True) if taken)
-    return tuple(sorted(rng.choice(known, plan.size(len(known)), replace=False).tolist()))
+    return tuple(sorted(rng.choice(known, config.sample_size(len(known)), replace=False).tolist()))
 
 
-def sift(
-    answers: Sequence[Answer], chosen: Sequence[int], size: int, plan: Plan
-) -> tuple[list[Answer], dict[int, str]]:
-    """The answers that count, in the clients' order, and why others were refused.
+def filter_updates(
+    updates: Sequence[ClientUpdate], sampled: Sequence[int], size: int, config: FederationConfig
+) -> tuple[list[ClientUpdate], dict[int, str]]:
+    """The updates that count, in the clients' order, and why others are refused.
 
-    What is outsized is judged by the round's median, unless the federation is private: there all
-    lengths are cut, and one client must not decide about another.
+    An update is outsized relative to the round's median. A private federation does not judge that:
+    it clips all norms, and one client must not decide about another.
     """
-    ordered = sorted(answers, key=lambda one: one.client)
-    refused = {one.client: why for one in ordered if (why := _fault(one, chosen, size))}
-    lengths = _lengths([one for one in ordered if one.client not in refused])
-    refused |= {client: "not finite" for client, long in lengths.items() if not math.isfinite(long)}
-    judged = {client: long for client, long in lengths.items() if client not in refused}
-    if len(judged) >= 3 and not plan.noise:
-        limit = plan.outsized * statistics.median_low(judged.values())
-        refused |= {client: "outsized" for client, long in judged.items() if long > limit}
+    ordered = sorted(updates, key=lambda one: one.client)
+    refused = {one.client: why for one in ordered if (why := _fault(one, sampled, size))}
+    norms = _norms([one for one in ordered if one.client not in refused])
+    refused |= {client: "not finite" for client, norm in norms.items() if not math.isfinite(norm)}
+    judged = {client: norm for client, norm in norms.items() if client not in refused}
+    if len(judged) >= 3 and not config.is_private:
+        limit = config.robustness.max_relative_norm * statistics.median_low(judged.values())
+        refused |= {client: "outsized" for client, norm in judged.items() if norm > limit}
     return [one for one in ordered if one.client not in refused], refused
 
 
-def _lengths(answers: Sequence[Answer]) -> dict[int, float]:
-    """The norm of each update, fetched at once: a GPU is waited for but once a round."""
-    if not answers:
-        return {}
-    norms = torch.stack(
-        [torch.linalg.vector_norm(one.update, dtype=torch.float64) for one in answers]
-    )
-    return dict(zip((one.client for one in answers), norms.tolist(), strict=True))
-
-
-def _fault(answer: Answer, chosen: Sequence[int], size: int) -> str | None:
-    if answer.client not in chosen:
-        return "nobody asked for it"
-    if not answer.update.numel():
+def _fault(update: ClientUpdate, sampled: Sequence[int], size: int) -> str | None:
+    if update.client not in sampled:
+        return "not sampled"
+    if not update.update.numel():
         return "sent nothing"
-    return "wrong size" if answer.update.shape != (size,) else None
+    return "wrong size" if update.update.shape != (size,) else None
 
 
-def combined(answers: Sequence[Answer], plan: Plan) -> torch.Tensor:
+def _norms(updates: Sequence[ClientUpdate]) -> dict[int, float]:
+    """The norm of each update, fetched at once: a GPU is waited for but once a round."""
+    if not updates:
+        return {}
+    norms = [torch.linalg.vector_norm(one.update, dtype=torch.float64) for one in updates]
+    return dict(zip((one.client for one in updates), torch.stack(norms).tolist(), strict=True))
+
+
+def mean_update(updates: Sequence[ClientUpdate], config: FederationConfig) -> torch.Tensor:
     """The mean of the updates: plain as in lines 9 and 10, or weighted by numbers of windows."""
-    updates = torch.stack([answer.update for answer in answers])
-    if not plan.weighted:
-        return updates.mean(0)
-    shares = torch.tensor([float(answer.windows) for answer in answers], device=updates.device)
-    return (updates * (shares / shares.sum())[:, None]).sum(0)
-
-
-def advanced(
-    state: State,
-    mean: torch.Tensor,
-    plan: Plan,
-    happened: Round,
-    refused: Mapping[int, str],
-) -> State:
-    """The state after a round: a step of Adam along gradients, or the mean of the changes."""
-    rate, number = plan.rate_at(state.number), state.number + 1
-    if plan.sends == "gradients":
-        vector, moments = adam_step(state.vector, mean, state.moments, number, rate)
-    else:
-        vector, moments = state.vector + mean, state.moments
-    named = [(number, client, REASONS.index(reason)) for client, reason in refused.items()]
-    return replace(
-        state,
-        vector=vector,
-        moments=moments,
-        log=(*state.log, happened),
-        refusals=(*state.refusals, *named),
-    )
+    stacked = torch.stack([one.update for one in updates])
+    if not config.weighted:
+        return stacked.mean(0)
+    shares = torch.tensor([float(one.windows) for one in updates], device=stacked.device)
+    return (stacked * (shares / shares.sum())[:, None]).sum(0)

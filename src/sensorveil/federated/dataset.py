@@ -1,6 +1,6 @@
 """Where a client finds its own data and the run that a federation starts from.
 
-Processes of an engine are told where, and read for themselves: data is never handed to them.
+The processes of a simulation are told where, and read for themselves: no data is handed to them.
 """
 
 from __future__ import annotations
@@ -17,29 +17,43 @@ from sensorveil.federated.client import people_of
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.run import load_run
 
-PARTS = ("train", "fitting", "test", "validation", "all")
+SUBSETS = ("train", "fitting", "test", "validation", "all")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A dataset by name or TOML file, where it lies, and which part of it is meant."""
+class DataSource:
+    """Which windows of a dataset are meant.
+
+    Parameters
+    ----------
+    data
+        The dataset's name, or the TOML file of a table.
+    split, fold
+        The protocol's split, None for its own, and the fold of people that is the test.
+    place
+        The folder of the dataset's files, None for its own.
+    options
+        Options of simulated data, as (name, value).
+    subset
+        train, fitting, test, validation or all.
+    """
 
     data: str
-    protocol: str | None = None
+    split: str | None = None
     fold: int = 0
     place: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
-    part: str = "train"
+    subset: str = "train"
 
     def windows(self) -> Windows:
-        """All windows of that part."""
+        """All windows of the subset."""
         place = Path(self.place) if self.place else None
-        if self.part not in PARTS:
-            raise Refusal(f"part '{self.part}' is unknown; known: {', '.join(sorted(PARTS))}")
-        if self.part == "all":
+        if self.subset not in SUBSETS:
+            raise refuse_unknown("subset", self.subset, SUBSETS)
+        if self.subset == "all":
             return load_whole(self.data, place, **dict(self.options))[0]
-        split = load(self.data, self.protocol, self.fold, place, **dict(self.options))
-        found: Windows = getattr(split, self.part)
+        split = load(self.data, self.split, self.fold, place, **dict(self.options))
+        found: Windows = getattr(split, self.subset)
         return found
 
     def person(self, name: str) -> Windows:
@@ -51,19 +65,19 @@ class Source:
         return windows.select(windows.subject == known.index(name))
 
 
-def start_run(path: Path | str, device: str = "cpu") -> Blinder:
+def load_start(path: Path | str, device: str = "cpu") -> Blinder:
     """The run that a federation starts from."""
-    obfuscator = load_run(path, device)
-    if not isinstance(obfuscator, Blinder):
-        raise Refusal(f"{path} is a run of {obfuscator.name}; a federation trains blinder")
-    return obfuscator
+    run = load_run(path, device)
+    if not isinstance(run, Blinder):
+        raise Refusal(f"{path} is a run of {run.name}; a federation trains blinder")
+    return run
 
 
 # A client's process serves one federation, and reads what does not change only once.
-start_run_once = lru_cache(maxsize=4)(start_run)
+cached_start = lru_cache(maxsize=4)(load_start)
 
 
 @lru_cache(maxsize=4)
-def people_once(source: Source) -> dict[int, Windows]:
+def cached_people(source: DataSource) -> dict[int, Windows]:
     """Each person's windows by code."""
     return people_of(source.windows())
