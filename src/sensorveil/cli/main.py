@@ -17,7 +17,7 @@ from sensorveil.cli import (
     data,
     demo,
     donors,
-    federate,
+    federated,
     generate,
     members,
     reproduce,
@@ -58,13 +58,12 @@ COMMANDS: tuple[tuple[typer.Typer, str | None, tuple[Callable[..., Any], ...]], 
 for group, panel, commands in COMMANDS:
     for command in commands:
         group.command(cls=Command, rich_help_panel=panel)(command)
-federate.app.command(cls=Command)(federate.personalise)
 
 for name, group, panel in (
     ("data", data.app, START),
     ("papers", reproduce.app, PAPERS),
     ("csi", csi, PAPERS),
-    ("federated", federate.app, PAPERS),
+    ("federated", federated.app, PAPERS),
 ):
     app.add_typer(group, name=name, no_args_is_help=True, rich_help_panel=panel)
 

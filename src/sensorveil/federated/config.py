@@ -237,9 +237,6 @@ class FederationConfig(_Group):
         >>> FederationConfig().fedblinder({"local_steps": 750}).local_steps
         750
         """
-        own = values or {}
-        if own.get("adaptation.steps"):
-            raise Refusal("FedBlinder does not adapt; leave adaptation.steps out")
         plain = {
             "support_size": 0,
             "query_size": self.batch_size,
@@ -250,7 +247,10 @@ class FederationConfig(_Group):
             "adaptation.steps": 0,
             "adaptation.shadow_samples": False,
         }
-        return self.with_values({**plain, **own})
+        made = self.with_values({**plain, **(values or {})})
+        if made.adaptation.steps:
+            raise Refusal("FedBlinder does not adapt; leave adaptation.steps out")
+        return made
 
 
 def _refusal(error: ValidationError) -> Refusal:
