@@ -9,66 +9,83 @@ import numpy as np
 import pytest
 
 import sensorveil
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.cli.main import app
 from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated import experiments
-from sensorveil.federated.experiments import EXPERIMENTS, Setting, run_experiment, taking_part
-from sensorveil.federated.plan import Plan
-from sensorveil.measures.inference import ClassifierSettings
+from sensorveil.federated.config import FederationConfig
+from sensorveil.federated.experiments import (
+    EXPERIMENTS,
+    Setting,
+    choose_rates,
+    run_experiment,
+    sampled_people,
+)
+from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.blinder import Blinder
 
 
 @pytest.fixture(autouse=True)
 def _small_dense_models(monkeypatch):
-    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
+    tiny = replace(experiments.MLP_SETTINGS, epochs=1)
+    monkeypatch.setattr(experiments, "MLP_SETTINGS", tiny)
 
 
 @pytest.fixture(scope="module")
-def setting(plan):
-    small = {"widths": "24-24-16-16", "latent": 6, "reader_epochs": 1, "reader_width": 4}
+def setting(config, small):
+    values = {"epochs": 1, "rounds": 8, "query_size": 1, "balance": 12, "client_fraction": 0.2}
     return Setting(
         split=sensorveil.load("simulated", "recording", people=10),
         keep=("activity",),
         hide=("gender",),
-        plan=replace(plan, epochs=1, rounds=8, query=1, balance=12, share=0.2),
-        obfuscator=lambda seed: Blinder(seed=seed, **small),
-        inference=ClassifierSettings(width=4, epochs=1, batch=64, rate=4e-3),
+        config=config.with_values(values),
+        start=lambda seed: Blinder(seed=seed, classifier_weight=0.0, **small),
+        inference=ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=4e-3),
     )
 
 
+def changed(setting, **values):
+    return replace(setting, config=setting.config.with_values(values))
+
+
+def points_of(name, config=None, **own):
+    config = config or FederationConfig()
+    return EXPERIMENTS[name](config, config.fedblinder(own))
+
+
 def test_points_are_those_of_the_paper():
-    plan = Plan()
-    points = {name: made(plan, plan.fedblinder()) for name, made in EXPERIMENTS.items()}
-    assert [p.values["ratio"] for p in points["heterogeneity"]] == [1, 1, 3, 3, 5, 5, 7, 7, 9, 9]
-    assert [p.taking_part for p in points["unseen"]] == [0.5, 0.6, 0.7, 0.8, 0.9]
-    batches = points["communication"]
-    assert [p.plan.batch for p in batches[:4]] == [16, 64, 128, 256]
-    windows = [p.plan.batch * p.plan.rounds * p.plan.local_steps for p in batches]
+    assert [p.values["ratio"] for p in points_of("heterogeneity")] == [
+        1, 1, 3, 3, 5, 5, 7, 7, 9, 9
+    ]  # fmt: skip
+    assert [p.fraction for p in points_of("unseen")] == [0.5, 0.6, 0.7, 0.8, 0.9]
+    batches = [p.config for p in points_of("communication")]
+    assert [c.batch_size for c in batches[:4]] == [16, 64, 128, 256]
+    windows = [c.batch_size * c.rounds * c.local_steps for c in batches]
     assert max(windows[:5]) / min(windows[:5]) < 1.15  # an epoch goes through as many windows
     assert windows[5] == 1.6 * windows[0]  # but here: more steps, a fifth of the bytes
-    assert [p.plan.inner_steps for p in batches[:4]] == [1, 4, 8, 16]
-    assert [batches[0].plan.rounds / p.plan.rounds for p in batches[4:]] == [150 / 18, 5]
-    assert [p.plan.shadows for p in points["shadows"]] == [True, False]
+    assert [c.adaptation.steps for c in batches[:4]] == [1, 4, 8, 16]
+    assert [batches[0].rounds / c.rounds for c in batches[4:]] == [150 / 18, 5]
+    assert [p.config.adaptation.shadow_samples for p in points_of("shadows")] == [True, False]
 
 
 def test_uneven_classes_are_the_same_for_both():
-    plan = Plan(balance=90)
-    for point in EXPERIMENTS["heterogeneity"](plan, plan.fedblinder(rate=0.5)):
-        own = (point.plan.skew, point.plan.balance, point.plan.total)
-        assert own == (point.values["ratio"], 90, plan.total)
+    config = FederationConfig(balance=90)
+    for point in points_of("heterogeneity", config, learning_rate=0.5):
+        own = (point.config.class_ratio, point.config.balance, point.config.total_rounds)
+        assert own == (point.values["ratio"], 90, config.total_rounds)
         plain = point.values["algorithm"] == "FedBlinder"
-        assert (point.plan.inner_steps, point.plan.rate) == ((0, 0.5) if plain else (1, plan.rate))
+        found = (point.config.adaptation.steps, point.config.learning_rate)
+        assert found == ((0, 0.5) if plain else (1, config.learning_rate))
 
 
 def test_both_are_tuned_by_a_grid_of_one_size():
-    plan = Plan(rate=0.003)
-    points = EXPERIMENTS["tuning"](plan, plan.fedblinder())
+    config = FederationConfig(learning_rate=0.003)
     for name in ("Blinder", "FedBlinder"):
-        own = [p.plan for p in points if p.values["algorithm"] == name]
-        assert [p.rate for p in own] == [0.0003, 0.0009, 0.003, 0.009]
-        assert {p.inner_steps for p in own} == {int(name == "Blinder")}
-        assert {p.total for p in own} == {plan.total}
+        own = [p.config for p in points_of("tuning", config) if p.values["algorithm"] == name]
+        assert [c.learning_rate for c in own] == [0.0003, 0.0009, 0.003, 0.009]
+        assert {c.adaptation.steps for c in own} == {int(name == "Blinder")}
+        assert {c.total_rounds for c in own} == {config.total_rounds}
 
 
 class Untouchable:
@@ -103,12 +120,12 @@ def test_tuning_never_looks_at_test_windows(setting):
         run_experiment("results", replace(setting, split=unread(setting.split)), lambda _: None)
 
 
-def test_tuning_learns_from_fitting_windows_and_reads_validation_windows(setting, monkeypatch):
+def test_tuning_learns_from_fitting_windows_and_looks_at_validation_windows(setting, monkeypatch):
     learnt, looked = [], []
-    fit, obfuscate = Blinder.prepare, Blinder.obfuscate
+    fit, obfuscate = Blinder.fit, Blinder.obfuscate
     monkeypatch.setattr(
         Blinder,
-        "prepare",
+        "fit",
         lambda own, windows, *rest: learnt.append(windows) or fit(own, windows, *rest),
     )
     monkeypatch.setattr(
@@ -123,21 +140,21 @@ def test_tuning_learns_from_fitting_windows_and_reads_validation_windows(setting
 
 
 def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
-    rounds = experiments.run_rounds
+    train = LocalClients.train
 
-    def diverging(state, plan, *rest, **named):
-        if plan.rate > 0.002:
+    def diverging(self, server):
+        if server.config.learning_rate > 0.002:
             raise Refusal("round 1: not finite")
-        return rounds(state, plan, *rest, **named)
+        return train(self, server)
 
-    monkeypatch.setattr(experiments, "run_rounds", diverging)
+    monkeypatch.setattr(LocalClients, "train", diverging)
     kept = []
     found = run_experiment("tuning", setting, lambda so_far: kept.append(len(so_far["points"])))
     failed = [one for one in found["points"] if "failed" in one]
     assert [one["rate"] for one in failed] == [0.003, 0.003]  # three times the default
     assert kept == [*range(1, 9), 8]  # and once more with what was chosen
     assert found["chosen"]["FedBlinder"]["rate"] < 0.002
-    always = replace(setting, plan=replace(setting.plan, rate=0.1))
+    always = changed(setting, learning_rate=0.1)
     with pytest.raises(Refusal, match="Blinder failed at every rate; the first time: round 1"):
         run_experiment("tuning", always, lambda so_far: None)
 
@@ -146,21 +163,25 @@ def test_what_is_known_is_not_measured_again(setting, monkeypatch):
     two = replace(setting, seeds=(0, 1))
     whole = run_experiment("results", two, lambda so_far: None)
     known = {"points": whole["points"][:3], "raw": whole["raw"]}
-    measured = []
-    rounds = experiments.run_rounds
-    monkeypatch.setattr(
-        experiments,
-        "run_rounds",
-        lambda state, plan, *rest, **named: (
-            measured.append((plan.seed, plan.inner_steps)) or rounds(state, plan, *rest, **named)
-        ),
-    )
+    measured, train = [], LocalClients.train
+
+    def noted(self, server):
+        measured.append((server.config.seed, server.config.adaptation.steps))
+        return train(self, server)
+
+    monkeypatch.setattr(LocalClients, "train", noted)
     assert run_experiment("results", two, lambda so_far: None, known) == whole
     assert measured == [(1, 0)]  # FedBlinder's second seed alone
-    other = replace(two, baseline={"rate": 0.002})
+    other = replace(two, baseline={"learning_rate": 0.002})
     again = run_experiment("results", other, lambda so_far: None, known)
     assert measured[1:] == [(0, 0), (1, 0)]  # with another rate it is another point
-    assert [one["plan"]["rate"] for one in again["points"]] == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3]
+    rates = [one["plan"]["learning_rate"] for one in again["points"]]
+    assert rates == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3]
+
+
+def test_both_have_as_many_rounds(setting):
+    with pytest.raises(Refusal, match="FedBlinder would have 3 rounds and Blinder 8"):
+        replace(setting, baseline={"rounds": 3}).fedblinder()
 
 
 @pytest.mark.parametrize("name", ["heterogeneity", "unseen"])
@@ -183,7 +204,7 @@ def test_changes_of_eight_steps_take_an_eighth_of_the_bytes(setting):
 
 
 def test_curves_have_a_value_for_each_epoch(setting):
-    setting = replace(setting, plan=replace(setting.plan, epochs=2, rounds=1))
+    setting = changed(setting, epochs=2, rounds=1)
     found = run_experiment("shadows", setting, lambda found: None)["points"]
     assert [len(point["discriminators"]) for point in found] == [2, 2]
     assert 0.3 < found[0]["discriminators"][0] < 1.2  # near log 2 before anything is learnt
@@ -204,7 +225,7 @@ def test_runs_are_adapted_to_people_who_were_not_trained_on(setting):
 
 def test_those_who_take_part_are_whole_people(setting):
     train = setting.split.train
-    inside = taking_part(train, 0.5, seed=3)
+    inside = sampled_people(train, 0.5, seed=3)
     assert len(np.unique(train.subject[inside])) == 5
     assert not set(train.subject[inside]) & set(train.subject[~inside])
 
@@ -236,3 +257,39 @@ def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
     assert measured == ["shadows", "shadows", "unseen"]
     with pytest.raises(Refusal, match="experiment ',' is unknown"):
         command(",", "none")
+
+
+# The choice of learning rates: what the rule says, by hand.
+
+
+def point(rate, activity, gender, dense_gender=0.5, algorithm="Blinder"):
+    return {
+        "algorithm": algorithm,
+        "rate": rate,
+        "read": {"activity": activity, "gender": gender},
+        "read_dense": {"activity": activity - 0.1, "gender": dense_gender},
+    }
+
+
+def best(*points, algorithm="Blinder"):
+    return choose_rates(points, ("activity",), {"gender": 0.5})[algorithm]
+
+
+def test_the_best_rate_is_the_most_useful_of_those_that_hide():
+    found = best(point(1, 0.8, 0.5), point(2, 0.9, 0.56), point(3, 0.99, 0.58))
+    assert (found["rate"], found["within"], found["seeds"], found["of"]) == (2, True, 1, [1, 2, 3])
+    assert (found["kept"], found["off"]) == pytest.approx((0.85, 0.06))
+    assert best(point(1, 0.9, 0.4), point(2, 0.7, 0.5))["rate"] == 2  # wrong too often: no hiding
+    assert best(point(1, 0.9, 0.5, dense_gender=0.6), point(2, 0.7, 0.5))["rate"] == 2
+    found = best(point(1, 0.9, 0.7), point(2, 0.6, 0.6))
+    assert (found["rate"], found["within"]) == (2, False)  # none hides: the nearest
+
+
+def test_means_of_seeds_are_judged_and_failures_left_out():
+    apart = [point(1, 0.9, 0.40), point(2, 0.8, 0.5), point(1, 0.9, 0.60), point(2, 0.8, 0.5)]
+    assert best(*apart)["rate"] == 1
+    failed = {"algorithm": "FedBlinder", "rate": 9, "failed": "round 2: not finite"}
+    points = [point(1, 0.8, 0.5), point(2, 0.7, 0.5, algorithm="FedBlinder"), failed]
+    assert best(*points, algorithm="FedBlinder")["rate"] == 2
+    with pytest.raises(Refusal, match="FedBlinder failed at every rate; the first time: round 2"):
+        best(*points, {**failed, "rate": 2})

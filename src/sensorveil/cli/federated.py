@@ -14,7 +14,7 @@ import typer
 
 from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
-from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.errors import Refusal
 from sensorveil.files import check_place
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ Hide = Annotated[list[str] | None, typer.Option("--hide", help="Attributes to hi
 Source = Annotated[
     Path | None, given.Rare("--from", help="Where the dataset's files are, if not in its place.")
 ]
-Split = Annotated[
-    str | None, given.Rare("--split", help="The split: paper, recording or subject.")
-]
+Split = Annotated[str | None, given.Rare("--split", help="The split: paper, recording or subject.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
 ]
 Federation = Annotated[
     list[str] | None,
-    typer.Option("--federation", help="A setting of the federation, as rounds=150; may be repeated."),
+    typer.Option(
+        "--federation", help="A setting of the federation, as rounds=150; may be repeated."
+    ),
 ]
 Start = Annotated[
     Path | None, typer.Option("--start", help="A run to start from; default: one is fitted.")
@@ -269,10 +269,7 @@ def experiment(
         return
     place.mkdir(parents=True, exist_ok=True)
     screen.result(
-        [
-            _measure(one, place / f"{one}.json", shared, head, data, device, screen)
-            for one in names
-        ]
+        [_measure(one, place / f"{one}.json", shared, head, data, device, screen) for one in names]
     )
 
 
@@ -373,7 +370,7 @@ def _blank_start(preset: str, setting: list[str] | None, seed: int, device: str)
         if name.startswith("training."):
             raise Refusal(f"setting '{name}' is of central training; see --federation")
     given.check_device(device)
-    return sensorveil.Blinder(preset, seed, device, **{**settings, "training.epochs": 0})
+    return sensorveil.Blinder(preset, seed, device, **settings, **{"training.epochs": 0})
 
 
 def _check_flower() -> None:

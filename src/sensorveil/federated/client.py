@@ -124,9 +124,7 @@ def _oversample(
     for code, most in wanted.items():
         if 1 < counts[code] < most:
             neighbours = min(_NEIGHBOURS, int(counts[code]) - 1)
-            smote = SMOTE(
-                sampling_strategy={code: most}, k_neighbors=neighbours, random_state=seed
-            )
+            smote = SMOTE(sampling_strategy={code: most}, k_neighbors=neighbours, random_state=seed)
             rows, codes = smote.fit_resample(rows, codes)
     return rows.astype(np.float32), codes
 

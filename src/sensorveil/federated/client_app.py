@@ -49,7 +49,7 @@ def answer(
 ) -> tuple[np.ndarray, int]:
     """A client's update at the weights of a message, and how many windows it learns from."""
     values: dict[str, Any] = dict(message.content.config_records[CONFIG])
-    number, config = int(values.pop("round")), FederationConfig(**values)
+    number, config = int(values.pop("round")), FederationConfig().with_values(values)
     weights = message.content.array_records[WEIGHTS][WEIGHTS].numpy()
     vector = torch.from_numpy(weights.copy()).to(start.device)
     data = _client_dataset(start, windows, config, client)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.errors import Refusal
 from sensorveil.methods.blinder import warm_up_share
+from sensorveil.methods.settings import Settings
 from sensorveil.train import one_cycle
 
 Share = Annotated[float, Field(gt=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
-CountOrZero = Annotated[int, Field(ge=0)]
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class AdaptationConfig(_Group):
+class AdaptationConfig(Settings):
     """How clients adapt to their support set, see `meta_learning.adapt`.
 
     Parameters
@@ -37,13 +31,13 @@ class AdaptationConfig(_Group):
         Whether discriminators are trained on shadow samples too (section 6.2).
     """
 
-    steps: CountOrZero = 1
-    learning_rate: Positive = 1e-4
-    discriminator_steps: Count = 5
+    steps: NonNegativeInt = 1
+    learning_rate: PositiveFloat = 1e-4
+    discriminator_steps: PositiveInt = 5
     shadow_samples: bool = True
 
 
-class RobustnessConfig(_Group):
+class RobustnessConfig(Settings):
     """What a round does about clients that are slow, gone or wrong.
 
     Parameters
@@ -59,12 +53,12 @@ class RobustnessConfig(_Group):
     """
 
     quorum: Share = 0.5
-    timeout: Positive = 60.0
-    attempts: Count = 3
-    max_relative_norm: Positive = 10.0
+    timeout: PositiveFloat = 60.0
+    attempts: PositiveInt = 3
+    max_relative_norm: PositiveFloat = 10.0
 
 
-class PrivacyConfig(_Group):
+class PrivacyConfig(Settings):
     """Differential privacy for each client, see `privacy`.
 
     Parameters
@@ -79,13 +73,13 @@ class PrivacyConfig(_Group):
         The federation ends before its epsilon exceeds this.
     """
 
-    noise_multiplier: Annotated[float, Field(ge=0)] = 0.0
-    clip_norm: Positive = 1.0
+    noise_multiplier: NonNegativeFloat = 0.0
+    clip_norm: PositiveFloat = 1.0
     delta: Share = 1e-5
-    max_epsilon: Positive = 8.0
+    max_epsilon: PositiveFloat = 8.0
 
 
-class FederationConfig(_Group):
+class FederationConfig(Settings):
     """Algorithm 1 of Blinder with the values of section 7 or, where it has none, of its code.
 
     Parameters
@@ -121,55 +115,42 @@ class FederationConfig(_Group):
 
     Examples
     --------
-    >>> config = FederationConfig(epochs=2, **{"adaptation.steps": 2})
+    >>> config = FederationConfig(epochs=2).with_values({"adaptation.steps": 2})
     >>> config.total_rounds, config.batch_size, config.adaptation.steps
     (300, 16, 2)
     """
 
-    epochs: Count = 30
-    rounds: Count = 150
+    epochs: PositiveInt = 30
+    rounds: PositiveInt = 150
     client_fraction: Share = 0.4
-    support_size: CountOrZero = 1
-    query_size: Count = 15
-    balance: CountOrZero = 600
-    class_ratio: Annotated[float, Field(ge=0)] = 0.0
+    support_size: NonNegativeInt = 1
+    query_size: PositiveInt = 15
+    balance: NonNegativeInt = 600
+    class_ratio: NonNegativeFloat = 0.0
     algorithm: Literal["fedsgd", "fedavg"] = "fedsgd"
-    local_steps: Count = 1
+    local_steps: PositiveInt = 1
     weighted: bool = False
-    learning_rate: Positive = 1e-3
+    learning_rate: PositiveFloat = 1e-3
     schedule: Literal["constant", "one_cycle"] = "constant"
     warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
-    seed: CountOrZero = 0
+    seed: NonNegativeInt = 0
     adaptation: AdaptationConfig = AdaptationConfig()
     robustness: RobustnessConfig = RobustnessConfig()
     privacy: PrivacyConfig = PrivacyConfig()
 
-    def __init__(self, **values: Any) -> None:
-        nested: dict[str, Any] = {}
-        for name, value in values.items():
-            group, dot, inner = name.partition(".")
-            if not dot:
-                nested[name] = value
-            else:
-                nested.setdefault(group, {})[inner] = value
-        try:
-            super().__init__(**nested)
-        except ValidationError as error:
-            raise _refusal(error) from None
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if 0 < self.class_ratio < 1:
-            raise ValueError("'class_ratio' must be 0, or 1 and more")
-        if self.class_ratio and not self.balance:
-            raise ValueError("'balance' must be above 0 where there is a class_ratio")
-        if self.adaptation.steps and not self.support_size:
-            raise ValueError("'support_size' must be above 0 where clients adapt")
-        if self.algorithm == "fedsgd" and self.local_steps > 1:
-            raise ValueError("'local_steps' must be 1 with fedsgd; set algorithm=fedavg")
-        if self.privacy.noise_multiplier and self.weighted:
-            raise ValueError("a private federation takes a plain mean; set weighted=false")
-        return self
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        self.require(
+            self.class_ratio == 0 or self.class_ratio >= 1, "class_ratio", "0, or 1 and more"
+        )
+        if self.class_ratio:
+            self.require(self.balance > 0, "balance", "above 0 where there is a class_ratio")
+        if self.adaptation.steps:
+            self.require(self.support_size > 0, "support_size", "above 0 where clients adapt")
+        if self.algorithm == "fedsgd":
+            self.require(self.local_steps == 1, "local_steps", "1, or set algorithm=fedavg")
+        if self.is_private and self.weighted:
+            raise Refusal("a private federation takes a plain mean; set weighted=false")
 
     @property
     def batch_size(self) -> int:
@@ -216,17 +197,9 @@ class FederationConfig(_Group):
         """
         return max(1, math.ceil(self.robustness.quorum * sampled))
 
-    def flat(self) -> dict[str, bool | int | float | str]:
-        """All values by dotted name: what the constructor takes and Flower's messages hold."""
-        found: dict[str, Any] = {}
-        for name, value in self.model_dump().items():
-            group = value if isinstance(value, dict) else {}
-            found |= {f"{name}.{inner}": one for inner, one in group.items()} or {name: value}
-        return found
-
     def with_values(self, values: Mapping[str, Any]) -> FederationConfig:
-        """The same with other values, by dotted name."""
-        return FederationConfig(**{**self.flat(), **values})
+        """The same with other values, by full name or by name; text is converted."""
+        return self.with_changes(values, "a federation")
 
     def fedblinder(self, values: Mapping[str, Any] | None = None) -> FederationConfig:
         """The paper's baseline: FedAvg of five local steps, no adaptation, nothing balanced.
@@ -251,15 +224,3 @@ class FederationConfig(_Group):
         if made.adaptation.steps:
             raise Refusal("FedBlinder does not adapt; leave adaptation.steps out")
         return made
-
-
-def _refusal(error: ValidationError) -> Refusal:
-    """The first thing that is wrong, in one line."""
-    first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return refuse_unknown("federation setting", name, list(FederationConfig().flat()))
-    message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    if not name:
-        return Refusal(message)
-    return Refusal(f"federation setting '{name}' is {first['input']}; it {message}")

@@ -88,8 +88,8 @@ class ServerState:
     ) -> ServerState:
         """The state that `tensors` was taken from."""
         rounds = [
-            RoundLog(*(int(number) for number in row[:-1]), epsilon=row[-1])
-            for row in kept["rounds"].tolist()
+            RoundLog(int(asked), int(answered), int(refused), int(down), int(up), spent)
+            for asked, answered, refused, down, up, spent in kept["rounds"].tolist()
         ]
         adam = AdamState(kept["adam_mean"].to(device), kept["adam_square"].to(device))
         clients = tuple(kept["clients"].tolist())

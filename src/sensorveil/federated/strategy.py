@@ -169,7 +169,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train by the run's configuration (see `write_app`) and write the run."""
     values: Mapping[str, Any] = context.run_config
-    config = FederationConfig(**part_of(values, "federation."))
+    config = FederationConfig().with_values(part_of(values, "federation."))
     start, out = load_start(str(values["run"])), Path(str(values["out"]))
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")

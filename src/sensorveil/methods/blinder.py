@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import nn
 from torch.func import functional_call
 
@@ -24,7 +25,8 @@ from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.windows import UNKNOWN, Windows, batches, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator, Settings
+from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.settings import Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
 Weights = Mapping[str, torch.Tensor]
@@ -36,7 +38,6 @@ CLASSIFIER_SEED, NETWORK_SEED, TRAINING_SEED = 1, 2, 3
 # Settings.
 
 
-@dataclass(frozen=True)
 class NetworkSettings(Settings):
     """Sizes of the networks.
 
@@ -53,20 +54,12 @@ class NetworkSettings(Settings):
         Numbers in the code Z.
     """
 
-    hidden_sizes: tuple[int, ...] = (512, 512, 256, 128)
+    hidden_sizes: tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt] = (512, 512, 256, 128)
     convolutional: bool = True
-    filters: int = 32
-    latent_size: int = 25
-
-    def check(self) -> None:
-        """Refuse sizes below one."""
-        four = len(self.hidden_sizes) == 4 and min(self.hidden_sizes) > 0
-        self.require(four, "hidden_sizes", "four numbers above 0")
-        self.require(self.filters > 0, "filters", "above 0")
-        self.require(self.latent_size > 0, "latent_size", "above 0")
+    filters: PositiveInt = 32
+    latent_size: PositiveInt = 25
 
 
-@dataclass(frozen=True)
 class LossSettings(Settings):
     """Weights of loss (4), and terms that the paper does not have.
 
@@ -89,42 +82,37 @@ class LossSettings(Settings):
         decoder was given; 0 trains no such classifiers.
     """
 
-    alpha: float = 0.9
-    beta: float = 2.0
-    gamma: float = 0.2
-    warm_up: float = 0.0
+    alpha: NonNegativeFloat = 0.9
+    beta: NonNegativeFloat = 2.0
+    gamma: NonNegativeFloat = 0.2
+    warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
     bounded_adversary: bool = False
     relative_error: bool = False
-    texture: float = 0.0
-    classifier_weight: float = 0.0
-
-    def check(self) -> None:
-        """Refuse negative weights."""
-        for name, value in vars(self).items():
-            self.require(value >= 0, name, "0 or more")
-        self.require(self.warm_up <= 1, "warm_up", "at most 1")
+    texture: NonNegativeFloat = 0.0
+    classifier_weight: NonNegativeFloat = 0.0
 
 
-@dataclass(frozen=True)
 class TrainingSettings(Settings):
-    """Central training by Adam; the parameters are those of `sensorveil.train.TrainConfig`.
+    """Central training by Adam, which the paper has not; see `sensorveil.train.TrainConfig`.
 
     With 0 epochs the networks keep their initial weights: what a federation starts from.
     """
 
-    epochs: int = 30
-    batch_size: int = 128
-    learning_rate: float = 1e-3
+    epochs: NonNegativeInt = 30
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 1e-3
     schedule: Literal["one_cycle", "constant"] = "constant"
 
-    def check(self) -> None:
-        """Refuse numbers out of range."""
-        self.require(self.epochs >= 0, "epochs", "0 or more")
-        self.require(self.batch_size > 0, "batch_size", "above 0")
-        self.require(self.learning_rate > 0, "learning_rate", "above 0")
+
+class PredictorSettings(Settings):
+    """Classifiers of kept and hidden classes; see `sensorveil.classifiers.ClassifierSettings`."""
+
+    width: PositiveInt = 24
+    epochs: PositiveInt = 40
+    batch_size: PositiveInt = 512
+    learning_rate: PositiveFloat = 2e-3
 
 
-@dataclass(frozen=True)
 class BlinderSettings(Settings):
     """Settings of Blinder, in groups.
 
@@ -139,10 +127,10 @@ class BlinderSettings(Settings):
         after the predicted class.
     """
 
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    loss: LossSettings = field(default_factory=LossSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    classifier: ClassifierSettings = field(default_factory=lambda: ClassifierSettings(width=24))
+    network: NetworkSettings = NetworkSettings()
+    loss: LossSettings = LossSettings()
+    training: TrainingSettings = TrainingSettings()
+    classifier: PredictorSettings = PredictorSettings()
     modification: Literal["stochastic", "deterministic"] = "stochastic"
 
     @property
@@ -236,7 +224,7 @@ class BlinderNetwork(nn.Module):
         self, windows: torch.Tensor, weights: Weights | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and log-variance of the code Z, (n, latent_size) each, also by given weights."""
-        mean, log_variance = self._apply("encoder", windows, weights).chunk(2, dim=-1)
+        mean, log_variance = self._run("encoder", windows, weights).chunk(2, dim=-1)
         return mean, log_variance
 
     def decode(
@@ -247,7 +235,7 @@ class BlinderNetwork(nn.Module):
         weights: Weights | None = None,
     ) -> torch.Tensor:
         """Windows from codes and one-hot classes: the decoder sees Z, Y and Y-bar."""
-        return self._apply("decoder", torch.cat([z, hidden, kept], dim=-1), weights)
+        return self._run("decoder", torch.cat([z, hidden, kept], dim=-1), weights)
 
     def discriminate(
         self, z: torch.Tensor, weights: Weights | None = None
@@ -255,7 +243,7 @@ class BlinderNetwork(nn.Module):
         """Log-probabilities of each hidden attribute's classes, from codes alone."""
         numbers = range(len(self.num_hidden))
         return tuple(
-            self._apply(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers
+            self._run(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers
         )
 
     def add_texture(
@@ -283,7 +271,7 @@ class BlinderNetwork(nn.Module):
         names = [name for name, _ in self.named_parameters()]
         return sorted(names, key=lambda name: name.startswith("discriminators."))
 
-    def _apply(self, part: str, x: torch.Tensor, weights: Weights | None) -> torch.Tensor:
+    def _run(self, part: str, x: torch.Tensor, weights: Weights | None) -> torch.Tensor:
         module = self.get_submodule(part)
         out: torch.Tensor = (
             module(x)
@@ -730,7 +718,7 @@ class Blinder(Obfuscator):
         return np.array(found, np.float32)
 
     def _classifier(self, mlp: bool = False) -> Classifier:
-        settings = self.settings.classifier
+        settings = ClassifierSettings(**self.settings.classifier.as_dict())
         if mlp:  # half of its units are dropped, so it is trained more slowly
             settings = replace(settings, batch_size=128, learning_rate=1e-3, network="mlp")
         return Classifier(settings, derived_seed(self.seed, CLASSIFIER_SEED), self.device)

@@ -8,8 +8,8 @@ from typing import Any
 
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.federated.in_process import federate
-from sensorveil.federated.plan import Plan as Federation
+from sensorveil.federated.config import FederationConfig
+from sensorveil.federated.simulation import federate
 from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
@@ -23,7 +23,7 @@ from sensorveil.recipes.recipe import Recipe, Row
 def kinds_of_settings(recipe: Recipe) -> list[type]:
     """Whose settings can be given for all rows of a recipe."""
     kinds: list[type] = [method(row.method).Settings for row in recipe.rows]
-    return [*kinds, Federation] if any(row.federation for row in recipe.rows) else kinds
+    return [*kinds, FederationConfig] if any(row.federation for row in recipe.rows) else kinds
 
 
 def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
             "modifier": row.modifier,
             "settings": obfuscators[0].about(),
             "strength": dict(row.strength),
-            "federation": obfuscators[0].metrics_.get("federation", {}).get("plan", {}),
+            "federation": obfuscators[0].metrics_.get("federation", {}).get("config", {}),
             "paper": dict(row.paper),
             **read_by(recipe, plan, models, hidden),
         }
@@ -131,17 +131,19 @@ def federated(
     windows, trained = plan.split.train, list[Obfuscator]()
     for obfuscator in track(obfuscators, "seeds"):
         assert isinstance(obfuscator, Blinder)
-        start = obfuscator.prepare(windows, recipe.keep, recipe.hide)
+        untrained = obfuscator.set_params(**{"training.epochs": 0})
+        start = untrained.fit(windows, recipe.keep, recipe.hide)
         trained.append(federate(start, windows, federation(row, plan.overrides, obfuscator.seed)))
     return trained
 
 
-def federation(row: Row, overrides: Mapping[str, Any], seed: int) -> Federation:
-    """The plan of a row's federation, with what is overridden of it."""
+def federation(row: Row, overrides: Mapping[str, Any], seed: int) -> FederationConfig:
+    """The configuration of a row's federation, with what is overridden of it."""
     values = {"seed": seed, **row.federation, **overrides}
-    known = {k: v for k, v in values.items() if k in Federation.__dataclass_fields__}
-    made = Federation(**known)
-    return made.fedblinder() if row.federation.get("fedblinder") else made
+    known = {name: value for name, value in values.items() if name in FederationConfig.names()}
+    if row.federation.get("fedblinder"):
+        return FederationConfig().fedblinder(known)
+    return FederationConfig().with_values(known)
 
 
 def _varied(obfuscator: Obfuscator, row: Row, plan: Plan) -> Obfuscator:

@@ -12,7 +12,7 @@ import torch
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.client import people_of
-from sensorveil.federated.personal import adaptation_set, personalised
+from sensorveil.federated.personalise import adaptation_set, personalise
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.conformance import example_windows
 
@@ -42,38 +42,39 @@ def test_too_few_windows_are_refused_with_the_number_that_is_enough(share):
             adaptation_set(some(int(enough) - 1), share, seed=0)
 
 
-def test_windows_of_other_classes_are_none_to_adapt_to(obfuscator, windows):
+def test_windows_of_other_classes_are_none_to_adapt_to(start, windows):
     few = people_of(windows)[2].select(slice(0, 6))
     named = dict(few.classes, activity=("flying", *few.classes["activity"][1:]))
     codes = dict(few.labels, activity=np.array([0, 0, 0, 0, 0, 1]))
     with pytest.raises(Refusal, match="1 of 6 windows have classes of activity, gender that"):
-        personalised(obfuscator, replace(few, classes=named, labels=codes))
+        personalise(start, replace(few, classes=named, labels=codes))
 
 
 def test_a_strange_person_is_rebuilt_better_afterwards():
     """Trained on people of one loudness, adapted to somebody twice as loud."""
     windows = example_windows()
-    obfuscator = Blinder(epochs=60, batch=48, seed=1).fit(windows, "activity", "gender")
-    before = obfuscator.weights()
+    run = Blinder("paper", seed=1, **{"training.epochs": 60, "training.batch_size": 48}, width=4)
+    run.fit(windows, "activity", "gender")
+    before = run.weights()
     mean = windows.signal.mean((0, 2), keepdims=True)
     louder = people_of(windows.replaced((windows.signal - mean) * 2 + mean))[3]
     few, others = louder.select(slice(0, 8)), louder.select(slice(8, None))
-    adapted = personalised(obfuscator, few)
+    adapted = personalise(run, few)
     scale = windows.signal.std((0, 2), keepdims=True)
 
     def error(one):
         gap = (one.obfuscate(others, seed=1).signal - others.signal) / scale
         return float((gap**2).mean())
 
-    assert error(adapted) < 0.8 * error(obfuscator)
-    assert torch.equal(obfuscator.weights(), before)
-    assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "rate": 1e-4}
+    assert error(adapted) < 0.8 * error(run)
+    assert torch.equal(run.weights(), before)
+    assert adapted.metrics_["personalised"] == {"windows": 8, "steps": 80, "learning_rate": 1e-4}
 
 
-def test_the_seed_decides(obfuscator, windows):
+def test_the_seed_decides(start, windows):
     few = people_of(windows)[2].select(slice(0, 6))
     first, again, other = (
-        personalised(obfuscator, few, 3, seed=seed).weights() for seed in (1, 1, 2)
+        personalise(start, few, 3, seed=seed).weights() for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
