@@ -10,19 +10,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sensorveil.cli import federate
+from sensorveil.classifiers import Classifier, ClassifierSettings
+from sensorveil.cli import federated
 from sensorveil.cli.main import main
 from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
-from sensorveil.federated import experiments, in_process
-from sensorveil.federated.sources import Source
-from sensorveil.measures.inference import Classifier, ClassifierSettings
+from sensorveil.federated import experiments
+from sensorveil.federated.dataset import DataSource
+from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.run import load_run
 
 DATA = ["--data", "simulated", "--option", "people=6"]
-SMALL = ["--set", "widths=24-24-16-16", "--set", "reader_epochs=1", "--set", "reader_width=4"]
+SMALL = ["--set", "hidden_sizes=24-24-16-16,classifier.epochs=1,width=4,classifier_weight=0"]
 POLICY = ["--keep", "activity", "--hide", "gender"]
-PLAN = ["--plan", "epochs=1,rounds=2,share=0.5,balance=0"]
+ROUNDS = ["--federation", "epochs=1,rounds=2,client_fraction=0.5,balance=0"]
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 
 def simulate(command, out: str, *words: str, code: int = 0) -> str:
-    given = ["federated", "simulate", *DATA, *PLAN, "--engine", "process", "--out", out]
+    given = ["federated", "simulate", *DATA, *ROUNDS, "--engine", "process", "--out", out]
     fresh = [] if "--start" in words else [*POLICY, *SMALL]
     return command(*given, *fresh, *words, code=code)
 
@@ -53,33 +54,35 @@ def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
     obfuscator = load_run(tmp_path / "run")
     assert obfuscator.metrics_["federation"]["bytes"] == told["bytes"]
     assert (told["kind"], told["clients"]) == ("Blinder", 4)  # of six, two are tested
-    plan = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
-    assert plan == {name: told[name] for name in ("kind", "clients", "rounds", "plan")}
-    assert (plan["plan"]["rounds"], plan["plan"]["rate"]) == (2, 1e-3)
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
+    assert kept == {name: told[name] for name in ("kind", "clients", "rounds", "config")}
+    assert (kept["config"]["rounds"], kept["config"]["learning_rate"]) == (2, 1e-3)
     assert obfuscator.origin_.dataset == "simulated"
 
 
 def test_it_goes_on_with_what_was_stopped(command, tmp_path, monkeypatch):
     simulate(command, "whole")
-    rounds = in_process.run_rounds
+    train = LocalClients.train
 
-    def stopped(state, plan, *rest):
-        rounds(state, replace(plan, rounds=1), *rest)
+    def stopped(self, server):
+        server.aggregate(self.updates(server.state.weights, 0, server.sample(list(self.data))))
         raise Refusal("the power is gone")
 
-    monkeypatch.setattr(in_process, "run_rounds", stopped)
+    monkeypatch.setattr(LocalClients, "train", stopped)
     assert "the power is gone" in simulate(command, "run", code=2)
     assert (tmp_path / "run.unfinished").is_dir()
     assert "go on with --resume" in simulate(command, "run", code=2)
     assert "go on with --resume" in simulate(command, "run", "--start", "run.start", code=2)
-    monkeypatch.setattr(in_process, "run_rounds", rounds)
+    monkeypatch.setattr(LocalClients, "train", train)
     simulate(command, "run", "--resume")
     assert torch.equal(*(load_run(tmp_path / name).weights() for name in ("run", "whole")))
     assert sorted(place.name for place in tmp_path.iterdir()) == ["run", "whole"]
 
 
 def test_a_private_one_says_its_epsilon_and_its_unit(command):
-    said = simulate(command, "run", "--plan", "noise=4.0", "--plan", "seed=3")
+    said = simulate(
+        command, "run", "--federation", "noise_multiplier=4.0", "--federation", "seed=3"
+    )
     assert "round 2: epsilon " in said
     assert "at delta 1e-05, for all data of one person" in said
 
@@ -89,9 +92,20 @@ def test_fedblinder_and_a_start_of_ones_own(command, tmp_path):
     simulate(command, "second", "--start", "first", "--fedblinder")
     second = load_run(tmp_path / "second")
     assert second.made_with()["federation"]["kind"] == "FedBlinder"
-    plan = second.metrics_["federation"]["plan"]
-    assert (plan["sends"], plan["local_steps"], plan["inner_steps"]) == ("changes", 5, 0)
+    config = second.metrics_["federation"]["config"]
+    assert (config["algorithm"], config["local_steps"], config["adaptation.steps"]) == (
+        "fedavg", 5, 0
+    )  # fmt: skip
     assert (tmp_path / "first").is_dir()
+
+
+def test_fedblinder_honours_local_steps(command, tmp_path):
+    """They used to be reset to 5 without a word."""
+    simulate(command, "run", "--fedblinder", "--federation", "local_steps=2")
+    config = load_run(tmp_path / "run").metrics_["federation"]["config"]
+    assert (config["local_steps"], config["algorithm"]) == (2, "fedavg")
+    said = simulate(command, "other", "--fedblinder", "--federation", "adaptation.steps=1", code=2)
+    assert "'support_size' is 0" in said or "does not adapt" in said
 
 
 def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
@@ -117,7 +131,7 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
         "federated", "personalise", "run", *DATA, "--person", "nobody", "--out", "other", code=2
     )
     two = load("simulated", people=6).train.select(slice(0, 2))
-    monkeypatch.setattr(Source, "person", lambda own, name: two)
+    monkeypatch.setattr(DataSource, "person", lambda own, name: two)
     said = command(
         "federated", "personalise", "run", *DATA, "--person", "2", "--out", "other", code=2
     )
@@ -130,21 +144,22 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path, monkeypatch):
 
 def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
     simulate(command, "run")
-    command("federated", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *PLAN)
+    command("federated", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *ROUNDS)
     assert [place.name for place in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
     told = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    assert told["components"]["clientapp"] == "sensorveil.federated.apps:client"
-    assert told["config"]["plan"]["rounds"] == 2
+    assert told["components"]["clientapp"] == "sensorveil.federated.client_app:app"
+    assert told["config"]["federation"]["rounds"] == 2
     assert told["config"]["run"] == str(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--plan", "ronds=3"], "setting of a plan 'ronds' is unknown"),
-        (["--plan", "quorum=2"], "setting 'quorum' is 2.0; it must be at most 1"),
+        (["--federation", "ronds=3"], "setting of a federation 'ronds' is unknown"),
+        (["--federation", "quorum=2"], "setting 'robustness.quorum' is 2"),
+        (["--set", "training.epochs=3"], "is of central training; see --federation"),
         (["--engine", "post"], "engine 'post' is unknown; known: flower, process"),
-        (["--set", "latent=0"], "setting 'latent' is 0; it must be above 0"),
+        (["--set", "latent_size=0"], "setting 'network.latent_size' is 0; it should be greater"),
         (["--start", "old", "--hide", "gender"], "are those of the run given with --start"),
     ],
 )
@@ -154,17 +169,18 @@ def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, li
 
 
 def test_without_flower_it_says_which_extra(command, monkeypatch):
-    monkeypatch.setattr(federate, "find_spec", lambda name: None)
+    monkeypatch.setattr(federated, "find_spec", lambda name: None)
     said = simulate(command, "run", "--engine", "flower", code=2)
     assert "pip install 'sensorveil[federated]', or take --engine process" in said
 
 
+@pytest.mark.slow
 def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     tiny = ClassifierSettings(width=4, epochs=1)
     monkeypatch.setattr(ClassifierSettings, "quick", lambda: tiny)
-    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
+    monkeypatch.setattr(experiments, "MLP_SETTINGS", replace(experiments.MLP_SETTINGS, epochs=1))
     assert "figure 9" in command("federated", "experiment", "list").lower()
-    words = ["federated", "experiment", "shadows", *DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+    words = ["federated", "experiment", "shadows", *DATA, *POLICY, *SMALL, *ROUNDS, "--quick"]
     said = command(*words, "--out", "shadows.json")
     assert "shadows True" in said
     found = json.loads((tmp_path / "shadows.json").read_text())
@@ -192,39 +208,42 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
 def tiny(monkeypatch) -> list[str]:
     """An experiment of few rounds with small fixed models."""
     monkeypatch.setattr(ClassifierSettings, "quick", lambda: ClassifierSettings(width=4, epochs=1))
-    monkeypatch.setattr(experiments, "DENSE", replace(experiments.DENSE, epochs=1))
-    return [*DATA, *POLICY, *SMALL, *PLAN, "--quick"]
+    monkeypatch.setattr(experiments, "MLP_SETTINGS", replace(experiments.MLP_SETTINGS, epochs=1))
+    return [*DATA, *POLICY, *SMALL, *ROUNDS, "--quick"]
 
 
+@pytest.mark.slow
 def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path, tiny):
     said = command("federated", "experiment", "tuning", *tiny, "--out", "tuning.json")
     found = json.loads((tmp_path / "tuning.json").read_text())
-    assert found["data"]["part"] == "validation"
+    assert found["data"]["subset"] == "validation"
     assert "points of an even guess" in found["chosen"]["rule"]
     best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
     assert f"Rates: {best}, by " in " ".join(said.split())
-    rates = ["--plan", "rate=0.002", "--baseline-plan", "rate=0.0005"]
+    rates = ["--federation", "learning_rate=0.002", "--baseline", "learning_rate=0.0005"]
     command("federated", "experiment", "results", *tiny, *rates, "--out", "results.json")
     found = json.loads((tmp_path / "results.json").read_text())
-    assert found["data"]["part"] == "test"
-    assert [(p["algorithm"], p["plan"]["rate"]) for p in found["points"]] == [
+    assert found["data"]["subset"] == "test"
+    assert [(p["algorithm"], p["plan"]["learning_rate"]) for p in found["points"]] == [
         ("Blinder", 0.002),
         ("FedBlinder", 0.0005),
     ]
-    assert (found["plan"]["rate"], found["baseline"]) == (0.002, {"rate": 0.0005})
+    assert found["plan"]["learning_rate"] == 0.002
+    assert found["baseline"] == {"learning_rate": "0.0005"}
 
 
+@pytest.mark.slow
 def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeypatch):
     words = ["federated", "experiment", "results", *tiny, "--out", "results.json"]
-    rounds, measured = experiments.run_rounds, []
+    train, measured = LocalClients.train, []
 
-    def noted(state, plan, *rest, **named):
-        measured.append(plan.seed)
+    def noted(self, server):
+        measured.append(server.config.seed)
         if len(measured) == 2:
             raise Refusal("the power is gone")
-        return rounds(state, plan, *rest, **named)
+        return train(self, server)
 
-    monkeypatch.setattr(experiments, "run_rounds", noted)
+    monkeypatch.setattr(LocalClients, "train", noted)
     assert "the power is gone" in command(*words, code=2)
     assert len(json.loads((tmp_path / "results.json").read_text())["points"]) == 1
     assert "results.json exists already; go on with --resume" in command(*words, code=2)
@@ -237,7 +256,7 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeyp
     assert [(p["algorithm"], p["seed"]) for p in found["points"]] == [
         (name, seed) for seed in (0, 1) for name in ("Blinder", "FedBlinder")
     ]
-    fewer, other = ["--resume"], ["--resume", "--seeds", "2", "--plan", "rate=0.5"]
+    fewer, other = ["--resume"], ["--resume", "--seeds", "2", "--federation", "learning_rate=0.5"]
     assert "it has other seeds" in command(*words, *fewer, code=2)
     assert "it has other plan" in command(*words, *other, code=2)
     several = ["results,unseen", *words[3:], "--resume"]
@@ -245,7 +264,7 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeyp
 
 
 def test_fedblinder_is_compared_with_as_many_rounds(command, tmp_path):
-    words = ["federated", "experiment", "results", *DATA, *POLICY, *PLAN, "--out", "r.json"]
-    said = command(*words, "--baseline-plan", "rounds=3", code=2)
+    words = ["federated", "experiment", "results", *DATA, *POLICY, *ROUNDS, "--out", "r.json"]
+    said = command(*words, "--baseline", "rounds=3", code=2)
     assert "FedBlinder would have 3 rounds and Blinder 2" in said
     assert list(tmp_path.iterdir()) == []

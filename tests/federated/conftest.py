@@ -11,6 +11,7 @@ from sensorveil.methods.conformance import example_windows
 
 SMALL = {
     "hidden_sizes": (24, 24, 16, 16),
+    "convolutional": False,
     "latent_size": 6,
     "classifier.epochs": 1,
     "classifier.width": 4,
@@ -30,7 +31,7 @@ def windows() -> Windows:
 
 @pytest.fixture(scope="session")
 def start(windows) -> Blinder:
-    blinder = Blinder("paper", seed=5, convolutional=False, **SMALL)
+    blinder = Blinder("paper", seed=5, **SMALL)
     return blinder.fit(windows, "activity", "gender")
 
 

@@ -32,7 +32,9 @@ def client(start, windows, config):
 
 def batch_of(start, data, config, client=2, number=0):
     network = start.network_
-    return select(gather(data, draw(len(data), network, config, client, number), network, config), 0)
+    return select(
+        gather(data, draw(len(data), network, config, client, number), network, config), 0
+    )
 
 
 def test_each_client_is_one_person(windows):

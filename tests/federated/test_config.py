@@ -32,7 +32,7 @@ def test_fedblinder_honours_whatever_is_given():
     made = FederationConfig(learning_rate=0.003).fedblinder(own)
     assert (made.local_steps, made.balance, made.learning_rate) == (750, 90, 0.001)
     assert (made.support_size, made.query_size, made.algorithm) == (0, 4, "fedavg")
-    with pytest.raises(Refusal, match="does not adapt; leave adaptation.steps out"):
+    with pytest.raises(Refusal, match=r"does not adapt; leave adaptation\.steps out"):
         FederationConfig().fedblinder({"adaptation.steps": 1, "support_size": 1})
 
 

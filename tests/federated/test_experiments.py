@@ -34,7 +34,7 @@ def _small_dense_models(monkeypatch):
 
 @pytest.fixture(scope="module")
 def setting(config, small):
-    values = {"epochs": 1, "rounds": 8, "query_size": 1, "balance": 12, "client_fraction": 0.2}
+    values = {"epochs": 1, "rounds": 2, "query_size": 1, "balance": 12, "client_fraction": 0.2}
     return Setting(
         split=sensorveil.load("simulated", "recording", people=10),
         keep=("activity",),
@@ -111,6 +111,7 @@ def unread(split: Split) -> Split:
     return Split(test=Untouchable(), **parts)
 
 
+@pytest.mark.slow
 def test_tuning_never_looks_at_test_windows(setting):
     found = run_experiment("tuning", setting, lambda so_far: None)
     again = run_experiment("tuning", replace(setting, split=unread(setting.split)), lambda _: None)
@@ -120,6 +121,7 @@ def test_tuning_never_looks_at_test_windows(setting):
         run_experiment("results", replace(setting, split=unread(setting.split)), lambda _: None)
 
 
+@pytest.mark.slow
 def test_tuning_learns_from_fitting_windows_and_looks_at_validation_windows(setting, monkeypatch):
     learnt, looked = [], []
     fit, obfuscate = Blinder.fit, Blinder.obfuscate
@@ -139,6 +141,7 @@ def test_tuning_learns_from_fitting_windows_and_looks_at_validation_windows(sett
     assert not setting.split.fitting.coverage()[looked[0].coverage() > 0].any()
 
 
+@pytest.mark.slow
 def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
     train = LocalClients.train
 
@@ -159,6 +162,7 @@ def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
         run_experiment("tuning", always, lambda so_far: None)
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_measured_again(setting, monkeypatch):
     two = replace(setting, seeds=(0, 1))
     whole = run_experiment("results", two, lambda so_far: None)
@@ -180,10 +184,11 @@ def test_what_is_known_is_not_measured_again(setting, monkeypatch):
 
 
 def test_both_have_as_many_rounds(setting):
-    with pytest.raises(Refusal, match="FedBlinder would have 3 rounds and Blinder 8"):
+    with pytest.raises(Refusal, match="FedBlinder would have 3 rounds and Blinder 2"):
         replace(setting, baseline={"rounds": 3}).fedblinder()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["heterogeneity", "unseen"])
 def test_every_point_is_read(setting, name):
     kept = []
@@ -197,12 +202,16 @@ def test_every_point_is_read(setting, name):
     json.dumps(found)
 
 
+@pytest.mark.slow
 def test_changes_of_eight_steps_take_an_eighth_of_the_bytes(setting):
-    points = run_experiment("communication", setting, lambda found: None)["points"]
+    points = run_experiment("communication", changed(setting, rounds=8), lambda found: None)[
+        "points"
+    ]
     assert points[4]["bytes"] == points[0]["bytes"] / 8
     assert [point["rounds"] for point in points] == [8, 2, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_curves_have_a_value_for_each_epoch(setting):
     setting = changed(setting, epochs=2, rounds=1)
     found = run_experiment("shadows", setting, lambda found: None)["points"]
@@ -212,6 +221,7 @@ def test_curves_have_a_value_for_each_epoch(setting):
     assert [set(bits) for bits in point["information"]] == [{"activity", "gender"}] * 2
 
 
+@pytest.mark.slow
 def test_runs_are_adapted_to_people_who_were_not_trained_on(setting):
     (point,) = run_experiment("personal", setting, lambda found: None)["points"]
     assert point["people"] == 5  # of ten

@@ -15,7 +15,13 @@ from sensorveil.federated.meta_learning import (
     meta_loss,
     with_shadow_samples,
 )
-from sensorveil.methods.blinder import Batch, BlinderLoss, BlinderNetwork, LossSettings, NetworkSettings
+from sensorveil.methods.blinder import (
+    Batch,
+    BlinderLoss,
+    BlinderNetwork,
+    LossSettings,
+    NetworkSettings,
+)
 from sensorveil.train import seeded
 
 HIDDEN = (2, 3)
@@ -93,9 +99,7 @@ def step(weights, value):
     moving = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
     slopes = torch.autograd.grad(value(moving), list(moving.values()))
     rate = STRONG["learning_rate"]
-    return {
-        n: w - rate * s for (n, w), s in zip(weights.items(), slopes, strict=True)
-    }
+    return {n: w - rate * s for (n, w), s in zip(weights.items(), slopes, strict=True)}
 
 
 def discriminator_steps(loss, weights, discriminators, batch):

@@ -73,8 +73,6 @@ def test_a_strange_person_is_rebuilt_better_afterwards():
 
 def test_the_seed_decides(start, windows):
     few = people_of(windows)[2].select(slice(0, 6))
-    first, again, other = (
-        personalise(start, few, 3, seed=seed).weights() for seed in (1, 1, 2)
-    )
+    first, again, other = (personalise(start, few, 3, seed=seed).weights() for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

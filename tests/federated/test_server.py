@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_the_learning_rate_rises_and_falls_over_all_rounds():
         server.sample([0])
         server.aggregate(updates([1.0]))
         reached.append(server.state.weights)
-    moved = [float(a - b) for a, b in zip(reached, reached[1:], strict=False)]
+    moved = [float(a - b) for a, b in pairwise(reached)]
     assert moved[0] == pytest.approx(0.004, rel=1e-3)  # Adam moves by the rate along a slope
     assert max(moved) == pytest.approx(0.1, rel=1e-3) == pytest.approx(moved[3], rel=1e-3)
     assert moved[3:] == sorted(moved[3:], reverse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from sensorveil.data.catalog import NAMES, dataset
 from sensorveil.errors import Refusal
-from sensorveil.federated.plan import Plan as Federation
+from sensorveil.federated.config import FederationConfig
 from sensorveil.methods.registry import method
 from sensorveil.recipes.recipe import names, recipe
 from sensorveil.recipes.reproduce import federation
@@ -28,7 +28,7 @@ def test_a_recipe_names_what_exists(name: str) -> None:
         if row.modifier:
             settings(modifier=row.modifier)  # type: ignore[call-arg]
         federation(row, {}, seed=0)
-        assert set(row.federation) <= {"fedblinder", *Federation.__dataclass_fields__}
+        assert set(row.federation) <= {"fedblinder", *FederationConfig.names()}
         assert set(row.strength) <= {"keep", *found.hide}
         attributes = {key.removesuffix("_f1") for key in row.paper}
         assert attributes <= set(found.attributes)

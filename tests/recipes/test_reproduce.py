@@ -427,7 +427,7 @@ def test_recipes_run_on_official_files(
 def test_rows_are_trained_where_the_data_stays(tmp_path: Path) -> None:
     """Blinder's recipe for MobiAct, small, on official files."""
     mobiact_folder(tmp_path / "data")
-    small = {"epochs": 2, "rounds": 3, "balance": 24, "query": 7, "reader_epochs": 1}
+    small = {"epochs": 2, "rounds": 3, "query_size": 7, "classifier.epochs": 1}
     settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
     places = ["--from", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     wanted = ["--method", "blinder", "--seeds", "1", "--preset", "fast", "--quick"]
@@ -439,9 +439,9 @@ def test_rows_are_trained_where_the_data_stays(tmp_path: Path) -> None:
     found = json.loads(place.read_text())
     assert [row["label"] for row in found["rows"]] == ["FedBlinder", "Blinder"]
     plans = [row["federation"] for row in found["rows"]]
-    assert [plan["sends"] for plan in plans] == ["changes", "gradients"]
+    assert [plan["algorithm"] for plan in plans] == ["fedavg", "fedsgd"]
     assert all(plan["epochs"] == 2 and plan["rounds"] == 3 for plan in plans)
-    assert all(row["settings"]["ends"] == "dense" for row in found["rows"])
+    assert not any(row["settings"]["network"]["convolutional"] for row in found["rows"])
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -242,9 +242,7 @@ class BlinderNetwork(nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         """Log-probabilities of each hidden attribute's classes, from codes alone."""
         numbers = range(len(self.num_hidden))
-        return tuple(
-            self._run(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers
-        )
+        return tuple(self._run(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers)
 
     def add_texture(
         self, made: torch.Tensor, kept: torch.Tensor, noise: torch.Tensor
