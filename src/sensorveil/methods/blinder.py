@@ -670,7 +670,7 @@ class Blinder(Obfuscator):
         positions, kept, hidden
             Which windows, their kept class (n,), their hidden classes (n, attributes).
         """
-        self._check_alike(windows)
+        self._check_alike(windows.recorded)
         kept = self._codes_of(windows, self.policy_.keep, self.kept_classes_)
         hidden = np.stack(
             [
