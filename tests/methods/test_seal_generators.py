@@ -102,7 +102,7 @@ def test_generators_come_back_from_their_arrays(made):
 
 
 class Small(Diffusion):
-    latent, coder, width, blocks = 6, (4,), 32, 1
+    sizes = {"latent": 6, "widths": (4,), "width": 32, "blocks": 1}  # noqa: RUF012
 
 
 def waves(count: int = 600) -> tuple[Windows, np.ndarray]:
@@ -115,7 +115,7 @@ def waves(count: int = 600) -> tuple[Windows, np.ndarray]:
 
 def test_the_diffusion_follows_the_code():
     asked = np.repeat([0, 1, 2], 100)
-    trained = Small(training_steps=1500).fit(*waves(), 3)
+    trained = Small(training_steps=600).fit(*waves(), 3)
     drawn = trained.generate(asked, np.random.default_rng(0))
     strongest = np.abs(np.fft.rfft(drawn[:, 0])).argmax(1)
     assert (strongest == 2**asked).mean() > 0.9

@@ -32,8 +32,8 @@ from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import autocast_bf16
 from sensorveil.diffusion.unet import UNet, UNetSettings
-from sensorveil.measures.probes import held_out_people, probes
 from sensorveil.methods.base import ConditionProbe
+from sensorveil.methods.condition_probe import held_out_people, probe_condition
 from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
@@ -475,13 +475,8 @@ class Cloak(NegativelyGuided):
         )
         centers = np.stack([known[codes == code].mean(0) for code in range(len(classes))])
         centers /= np.linalg.norm(centers, axis=1, keepdims=True)
-        found = probes(features, (features @ centers.T).argmax(1), unseen)
-        people = len(np.unique(unseen.subject))
-        return tuple(
-            ConditionProbe(name, "z_U", **probe, people=people, windows=len(unseen))
-            for name, probe in found.items()
-            if name not in self.policy_.keep
-        )
+        kept = (features @ centers.T).argmax(1)
+        return probe_condition(features, kept, unseen, self.policy_.keep, "z_U")
 
     # Guidance and sampling.
 

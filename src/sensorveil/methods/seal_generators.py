@@ -8,12 +8,17 @@ the four functions of `Generator` and a line in `GENERATORS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
+from torch.nn.functional import one_hot
 
+from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Windows, to_real
-from sensorveil.methods.seal_diffusion import Diffusion
+from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
+from sensorveil.train import TrainConfig
 
 AUTO, POOL, GAUSSIAN, DIFFUSION = "auto", "pool", "gaussian", "diffusion"
 
@@ -149,6 +154,87 @@ def _covariance_root(scores: np.ndarray, overall: np.ndarray) -> np.ndarray:
     covariance = (scores.T @ scores + size * overall) / (len(scores) + size)
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))
+
+
+class Diffusion:
+    """Generates windows of a code by the latent diffusion of CLOAK, conditioned on the code.
+
+    CLOAK's equations (3) to (5) and (7), with a one-hot code where CLOAK has the features of the
+    kept attributes. No donor's window is emitted, but nothing is promised to donors either.
+
+    Parameters
+    ----------
+    seed, device
+        As in every method.
+    training_steps
+        Training steps of the denoiser; the autoencoder has a quarter of them.
+
+    Examples
+    --------
+    >>> signal = np.random.default_rng(0).normal(size=(64, 2, 16)).astype("float32")
+    >>> donors, codes = Windows.from_signal(signal), np.arange(64) % 2
+    >>> diffusion = Diffusion(training_steps=8).fit(donors, codes, 2)
+    >>> diffusion.generate(np.array([0, 1, 1]), np.random.default_rng(0)).shape
+    (3, 2, 16)
+    """
+
+    emits_donors = False
+    sizes: ClassVar[dict[str, Any]] = {"latent": 60, "widths": (16, 32), "width": 192, "blocks": 3}
+    guidance_scale, sampling_steps = 2.0, 10
+
+    def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
+        self.seed, self.device, self.training_steps = seed, device, training_steps
+
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Diffusion:
+        """Train the autoencoder, and the denoiser on its latents."""
+        self._shape, windows = np.array([*donors.shape, count]), len(donors)
+        signals, conditions = donors.on(self.device), torch.from_numpy(codes)
+        self._model = self._build()
+        config = _config(self.training_steps // 4, 64, 1e-3, windows)
+        self._model.fit_autoencoder(signals.__getitem__, windows, config, self.seed)
+        config = _config(self.training_steps, 128, 2e-3, windows)
+        self._model.fit_denoiser(signals.__getitem__, self._one_hot(conditions), config, self.seed)
+        return self
+
+    def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A window for each code."""
+        shape = (len(codes), *self._model.latent_shape)
+        noise = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+        inputs = {"code": torch.from_numpy(codes), "noise": noise}
+        return run_in_batches(self._sample, inputs, self.device)
+
+    @torch.no_grad()
+    def _sample(self, inputs: Inputs) -> torch.Tensor:
+        condition, steps = self._one_hot(inputs["code"]), self.sampling_steps
+        z = self._model.sample(condition, inputs["noise"], self.guidance_scale, steps=steps)
+        return self._model.decode(z)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The learnt arrays."""
+        weights = {name: one.cpu().numpy() for name, one in self._model.state_dict().items()}
+        return {"shape": self._shape, **weights}
+
+    def restore(self, state: Mapping[str, np.ndarray], length: int) -> Diffusion:
+        """The generator that `state` was taken from."""
+        self._shape = state["shape"]
+        self._model = self._build().eval()
+        weights = {name: torch.from_numpy(one) for name, one in state.items() if name != "shape"}
+        self._model.load_state_dict(weights)
+        return self
+
+    def _build(self) -> LatentDiffusion:
+        *shape, count = self._shape.tolist()
+        model = small_latent_diffusion(tuple(shape), count, seed=self.seed, **self.sizes)
+        return model.to(self.device)
+
+    def _one_hot(self, codes: torch.Tensor) -> torch.Tensor:
+        return one_hot(codes.long().to(self.device), int(self._shape[-1])).float()
+
+
+def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> TrainConfig:
+    """At least so many training steps, whatever the number of windows."""
+    batch_size = min(batch_size, count)
+    return TrainConfig(-(-steps // (count // batch_size)), batch_size, learning_rate)
 
 
 GENERATORS: dict[str, Callable[[int, str, int], Generator]] = {

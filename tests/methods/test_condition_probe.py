@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.measures.probes import held_out_people, probe, probes
+from sensorveil.methods.condition_probe import (
+    held_out_people,
+    probe_attribute,
+    probe_condition,
+)
 
 
 def people(count: int = 400) -> Windows:
@@ -24,7 +28,7 @@ def test_a_code_that_tells_gender_in_one_direction_for_each_activity() -> None:
     activity, gender = windows.labels["activity"], windows.labels["gender"]
     turned = (2 * gender - 1) * (2 * activity - 1)  # no one direction tells it for both
     code = np.stack([turned + 0.1 * chance.normal(size=400), chance.normal(size=400)], axis=1)
-    found = probe(code.astype(np.float32), activity, windows, "gender")
+    found = probe_attribute(code.astype(np.float32), activity, windows, "gender", "code")
     assert found is not None
     assert found.accuracy > 0.97
     assert found.class_alone < 0.6
@@ -33,7 +37,7 @@ def test_a_code_that_tells_gender_in_one_direction_for_each_activity() -> None:
 def test_a_code_of_noise_tells_nothing_beyond_the_class() -> None:
     windows, chance = people(4000), np.random.default_rng(1)
     code = chance.normal(size=(4000, 3)).astype(np.float32)
-    found = probe(code, windows.labels["activity"], windows, "gender")
+    found = probe_attribute(code, windows.labels["activity"], windows, "gender", "code")
     assert found is not None
     assert found.accuracy == pytest.approx(0.5, abs=0.04)
     assert found.majority == 0.5
@@ -41,7 +45,9 @@ def test_a_code_of_noise_tells_nothing_beyond_the_class() -> None:
 
 def test_what_the_class_tells_is_counted_apart() -> None:
     windows = people()
-    found = probe(np.zeros((400, 2), np.float32), windows.labels["gender"], windows, "gender")
+    found = probe_attribute(
+        np.zeros((400, 2), np.float32), windows.labels["gender"], windows, "gender", "code"
+    )
     assert found is not None
     assert found.accuracy == found.class_alone == 1.0
 
@@ -53,7 +59,7 @@ def test_recordings_are_never_on_both_sides() -> None:
     windows.labels["mood"] = label  # type: ignore[index]
     windows.classes["mood"] = ("0", "1")  # type: ignore[index]
     code = np.eye(40, dtype=np.float32)[windows.recording]
-    found = probe(code, np.zeros(400, int), windows, "mood")
+    found = probe_attribute(code, np.zeros(400, int), windows, "mood", "code")
     assert found is not None
     assert found.accuracy < 0.7
 
@@ -61,8 +67,9 @@ def test_recordings_are_never_on_both_sides() -> None:
 def test_attributes_that_cannot_be_read_are_left_out() -> None:
     windows = people()
     windows.labels["gender"][:] = UNKNOWN
-    found = probes(np.zeros((400, 2), np.float32), windows.labels["activity"], windows)
-    assert set(found) == {"activity", "subject"}
+    code = np.zeros((400, 2), np.float32)
+    found = probe_condition(code, windows.labels["activity"], windows, ("activity",), "code")
+    assert [(one.attribute, one.people, one.windows) for one in found] == [("subject", 8, 400)]
 
 
 def test_half_of_the_people_of_each_class_are_held_out() -> None:
