@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -137,9 +136,3 @@ def test_refuses_damaged_fold_files(official, content, wrong):
     with pytest.raises(Refusal, match=wrong) as refusal:
         Adience().read(official)
     assert "fold_3_data.txt" in str(refusal.value)
-
-
-def test_says_which_extra_to_install(official, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(Refusal, match=r"pip install sensorveil\[images\]"):
-        Adience().read(official)

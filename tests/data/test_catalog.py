@@ -72,15 +72,6 @@ def test_options_and_folds_reach_the_data() -> None:
     assert sorted(held) == list(range(9))
 
 
-def test_required_attributes_are_known_in_every_window() -> None:
-    windows, corpus, rules = load_whole("watch")
-    for name, rule in rules.attributes.items():
-        if rule.required:
-            assert (windows.codes(name) >= 0).all()
-    assert windows.length == rules.window.length
-    assert windows.store is corpus.store
-
-
 def test_one_dataset_does_not_load_the_others() -> None:
     program = "import sys, sensorveil.data.catalog as c; c.dataset('watch'); print(*sys.modules)"
     there = subprocess.run(
@@ -116,15 +107,6 @@ def test_split_sizes_are_those_of_load() -> None:
             "validation": len(split.validation),
             "test": len(split.test),
         }
-
-
-def test_people_are_counted_by_class() -> None:
-    about = describe("simulated", people=9, windows=2)
-    windows, _, _ = load_whole("simulated", people=9, windows=2)
-    gender = windows.labels["gender"]
-    people = [len(np.unique(windows.subject[gender == code])) for code in (0, 1)]
-    assert list(about["attributes"]["gender"]["people"].values()) == people
-    assert sum(people) == 9
 
 
 def test_a_split_that_cannot_be_made_says_why() -> None:

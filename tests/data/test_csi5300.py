@@ -8,7 +8,6 @@ import intel5300_writer as writer
 import numpy as np
 import pytest
 
-from sensorveil.data import dataset
 from sensorveil.data.csi5300 import Csi5300
 from sensorveil.errors import Refusal
 
@@ -48,15 +47,6 @@ def test_the_authors_folders_tell_room_activity_person_and_trial(tmp_path: Path)
     root = np.sqrt(np.mean(np.abs(csi[1]) ** 2))
     place = read.channels.index("rx2/sc05")
     np.testing.assert_allclose(read.items[0].signal[place, 1], csi[1, 1, 0, 4] / root, rtol=1e-5)
-
-
-def test_the_protocol_takes_the_bedroom_and_short_acts(tmp_path: Path) -> None:
-    csi = writer.random_csi(np.random.default_rng(1), 3)
-    for name in _LOGS:
-        _write(tmp_path, name, writer.log(csi, sample_rate=20))
-    corpus = dataset("csi5300").corpus(tmp_path)
-    assert len(corpus.recordings) == 6
-    assert set(corpus.facts["environment"]) == {"bedroom"}
 
 
 @pytest.mark.parametrize(

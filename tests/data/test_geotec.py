@@ -10,7 +10,7 @@ import pytest
 
 from sensorveil.data import load
 from sensorveil.data.corpus import apply_protocol
-from sensorveil.data.geotec import GeoTec, even_times
+from sensorveil.data.geotec import GeoTec
 from sensorveil.errors import Refusal
 
 _HEADER = "x_acc,y_acc,z_acc,x_gyro,y_gyro,z_gyro,timestamp,label"
@@ -77,11 +77,6 @@ def _write_compact(folder: Path) -> None:
     pd.DataFrame(rows, columns=columns).to_csv(folder / "recordings.csv", index=False)
     pd.DataFrame({"label": range(5), "name": _NAMES}).to_csv(folder / "labels.csv", index=False)
     (folder / "subjects.csv").write_text(_PEOPLE)
-
-
-def test_even_times_find_the_steady_pace():
-    times = even_times(_times().astype(float), "a.csv")
-    np.testing.assert_allclose(np.diff(times), 0.00975, rtol=1e-3)
 
 
 def test_official_layout(official):

@@ -43,13 +43,6 @@ def test_header_fields_and_time_over_the_end_of_the_counter() -> None:
     np.testing.assert_allclose(log.seconds, [0, 0.001, 0.002])
 
 
-def test_a_packet_stamped_too_early_is_a_step_back_not_a_turn_of_the_counter() -> None:
-    csi = writer.random_csi(np.random.default_rng(8), 3)
-    stamps = (5000, 4000, 6000)
-    content = b"".join(writer.record(m, t) for m, t in zip(csi, stamps, strict=True))
-    np.testing.assert_allclose(read_log(content, "a.dat").seconds, [0, -0.001, 0.001])
-
-
 def test_a_cut_end_is_read_up_to_it_and_other_records_are_passed_over() -> None:
     csi = writer.random_csi(np.random.default_rng(2), 3)
     one = writer.record(csi[0])

@@ -236,16 +236,3 @@ def test_wrong_options_are_refused(
 ) -> None:
     with pytest.raises(Refusal, match=message):
         made(**options)
-
-
-@pytest.mark.parametrize("made", ALL)
-def test_strongest_options_still_make_finite_signals(made: type[Simulation]) -> None:
-    strong = {attribute.name: 10.0 for attribute in made.attributes}
-    simulation = made(people=6, identity=3.0, jitter=3.0, **strong)
-    assert np.isfinite(all_windows(simulation).signal).all()
-    fast = {Simulated: ("cadence", 50 / 4), SimulatedCsi: ("doppler", 20 / 2)}.get(made)
-    if fast:
-        name, limit = fast
-        index = list(made.parameters).index(name)
-        base, unit = made.parameters[name]
-        assert np.exp(base + unit * simulation.truth.values[:, index]).max() < limit

@@ -108,12 +108,6 @@ def test_no_unit_on_two_sides(name: str, by: str, seed: int) -> None:
     assert len(split.fitting) + len(split.validation) == len(split.train)
 
 
-def test_devices_worn_at_once_may_part_without_together() -> None:
-    """Else the test of `together` above would show nothing."""
-    split = divided("recording")
-    assert units(split.train, "session") & units(split.test, "session")
-
-
 def test_a_label_decides() -> None:
     split = divided("paper")
     trial = [int(split.test.recordings[r].split("-")[2]) for r in split.test.recording]
@@ -153,23 +147,6 @@ def test_a_random_part_is_even_within_each_class(share: float, seed: int) -> Non
                 assert np.floor(whole - 1e-9) <= test <= np.ceil(whole + 1e-9)
     total = len(corpus().recordings) * share
     assert np.floor(total - 1e-9) <= part(split, "test") <= np.ceil(total + 1e-9)
-
-
-@pytest.mark.parametrize("name", ["recording", "together", "subject", "window"])
-def test_the_seed_decides(name: str) -> None:
-    content = copy.deepcopy(CONTENT)
-    content["window"]["stride"] = 8
-    content["splits"]["window"] = {"by": "window", "test": 0.25}
-    seeds = {}
-    for seed in (0, 0, 1):
-        content["splits"][name]["seed"] = seed
-        split = divided(name, rules=validated(Protocol, content, "mine.toml"))
-        found = (places(split.test), places(split.validation))
-        if seed in seeds:
-            assert seeds[seed] == found
-        seeds[seed] = found
-    assert seeds[0][0] != seeds[1][0]
-    assert seeds[0][1] != seeds[1][1]
 
 
 def test_single_windows_are_drawn_for_papers() -> None:

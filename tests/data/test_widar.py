@@ -96,13 +96,6 @@ def test_broken_logs_are_named_together(tmp_path: Path) -> None:
         assert part in text
 
 
-def test_a_log_without_a_day_is_refused(tmp_path: Path) -> None:
-    whole = writer.log(writer.random_csi(np.random.default_rng(2), 2))
-    _write(tmp_path, "user1/user1-1-1-1-1-r1.dat", whole)
-    with pytest.raises(Refusal, match="does not fit"):
-        Widar().read(tmp_path)
-
-
 def test_windows_and_splits(tmp_path: Path) -> None:
     """Nine people, two gestures, five repetitions, two receivers; others stay out."""
     rng = np.random.default_rng(4)

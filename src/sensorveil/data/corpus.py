@@ -92,7 +92,10 @@ class Corpus:
         for name in required:
             good &= self.labels[name][offset] != UNKNOWN
         if not good.any():
-            raise Refusal("no window carries one class of each required attribute")
+            raise Refusal(
+                "no window carries one class of each required attribute"
+                f" ({', '.join(required) or 'none is required'}); check the labels and classes"
+            )
         offset = offset[good]
         return Windows(
             store=self.store,
