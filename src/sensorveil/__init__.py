@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from sensorveil.methods.blinder import Blinder
     from sensorveil.methods.class_diffusion import ClassDiffusion
     from sensorveil.methods.cloak import Cloak
-    from sensorveil.methods.csi import CsiGenerator
-    from sensorveil.methods.csi_vae import CsiVae
+    from sensorveil.methods.csi import CsiGenerator, CsiVae
     from sensorveil.methods.mass import Mass
     from sensorveil.methods.obscurenet import ObscureNet, ObscureNetPipeline
     from sensorveil.methods.obscurenet_baselines import (
@@ -39,8 +38,7 @@ _MODULES = {
     "methods.blinder": ("Blinder",),
     "methods.class_diffusion": ("ClassDiffusion",),
     "methods.cloak": ("Cloak",),
-    "methods.csi": ("CsiGenerator",),
-    "methods.csi_vae": ("CsiVae",),
+    "methods.csi": ("CsiGenerator", "CsiVae"),
     "methods.mass": ("Mass",),
     "methods.obscurenet": ("ObscureNet", "ObscureNetPipeline"),
     "methods.obscurenet_baselines": (

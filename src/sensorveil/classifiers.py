@@ -113,6 +113,73 @@ class MLP(nn.Module):
         return cast(torch.Tensor, self.layers(signal))
 
 
+class ResNet18(nn.Module):
+    """ResNet18 of He and others (2016), with convolutions along time.
+
+    A stem, four stages of two blocks of two convolutions, and one dense layer: the classifier of the
+    CSI paper's experiments, which states no more than the name.
+
+    Parameters
+    ----------
+    channels
+        Channels of a window (channels, length).
+    num_classes
+        Number of classes.
+    width
+        Filters of the first stage, 64 in the original.
+
+    Examples
+    --------
+    >>> ResNet18(channels=90, num_classes=8, width=8)(torch.zeros(3, 90, 64)).shape
+    torch.Size([3, 8])
+    """
+
+    def __init__(self, channels: int, num_classes: int, width: int = 64) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [
+            nn.Conv1d(channels, width, 7, stride=2, padding=3, bias=False),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.MaxPool1d(3, stride=2, padding=1),
+        ]
+        before = width
+        for stage in range(4):
+            after = width * 2**stage
+            layers += [ResidualBlock(before, after, stride=1 if stage == 0 else 2)]
+            layers += [ResidualBlock(after, after, stride=1)]
+            before = after
+        self.layers = nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten())
+        self.head = nn.Linear(before, num_classes)
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        """Logits, (n, classes)."""
+        return cast(torch.Tensor, self.head(self.layers(signal)))
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions of three samples, added to their input."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.Conv1d(before, after, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm1d(after),
+            nn.ReLU(),
+            nn.Conv1d(after, after, 3, padding=1, bias=False),
+            nn.BatchNorm1d(after),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if before != after or stride != 1:
+            self.shortcut = nn.Sequential(
+                nn.Conv1d(before, after, 1, stride=stride, bias=False), nn.BatchNorm1d(after)
+            )
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        """From (n, before, length) to (n, after, length / stride)."""
+        summed: torch.Tensor = self.residual(signal) + self.shortcut(signal)
+        return nn.functional.relu(summed)
+
+
 @dataclass(frozen=True)
 class ClassifierSettings:
     """Size and training of a classifier; the defaults are for results on a GPU.
@@ -124,19 +191,26 @@ class ClassifierSettings:
     epochs, batch_size, learning_rate
         As in `TrainConfig`.
     network
-        "cnn" or "mlp".
+        "cnn", "mlp" or "resnet18".
     """
 
     width: int = 128
     epochs: int = 40
     batch_size: int = 512
     learning_rate: float = 2e-3
-    network: Literal["cnn", "mlp"] = "cnn"
+    network: Literal["cnn", "mlp", "resnet18"] = "cnn"
 
     @classmethod
     def quick(cls) -> ClassifierSettings:
         """For two cores: a smaller network and fewer epochs."""
         return cls(width=24, epochs=12, batch_size=64, learning_rate=4e-3)
+
+    @classmethod
+    def resnet18(cls, quick: bool = False) -> ClassifierSettings:
+        """The CSI paper's classifier; `quick` is for two cores."""
+        if quick:
+            return cls(8, epochs=30, batch_size=64, learning_rate=4e-3, network="resnet18")
+        return cls(64, epochs=60, batch_size=128, learning_rate=2e-3, network="resnet18")
 
 
 class Classifier:
@@ -258,6 +332,10 @@ class Classifier:
             shape = (shape[0] * 3 // 2, *shape[1:])
         if self.settings.network == "mlp":
             return MLP(shape, self.num_classes_)
+        if self.settings.network == "resnet18":
+            if len(shape) != 2:
+                raise Refusal("a ResNet18 takes signals, not images; use a CNN")
+            return ResNet18(shape[0], self.num_classes_, self.settings.width)
         return CNN(shape, self.num_classes_, self.settings.width)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sensorveil.audit.augmentation import Augmentation, augmentation, joined
+from sensorveil.audit.augmentation import Augmentation, concatenate, measure_augmentation
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -31,9 +31,9 @@ def split(train: Windows, test: Windows) -> Split:
 
 
 class Nearest:
-    """Reads the class whose mean is nearest."""
+    """Predicts the class whose mean is nearest."""
 
-    def __init__(self, some: Windows) -> None:
+    def __init__(self, some: Windows):
         codes, flat = some.codes("activity"), some.signal.reshape(len(some), -1)
         self.centres = np.stack([flat[codes == code].mean(0) for code in (0, 1)])
 
@@ -52,10 +52,10 @@ class Perfect(NoObfuscation):
         return self.scaling_.apply(np.broadcast_to(wanted, windows.signal.shape))
 
 
-def test_the_table_against_counting() -> None:
+def test_the_table_against_counting():
     """With one seed and one fold the values are plain accuracies."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
-    (found,) = augmentation(
+    (found,) = measure_augmentation(
         {"perfect": lambda seed: Perfect(seed=seed)},
         [split(train, test)],
         "activity",
@@ -72,18 +72,18 @@ def test_the_table_against_counting() -> None:
     told = found.as_dict()
     assert told["gain"]["value"] == found.gain.value
     assert told["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
-    again = Augmentation.joined([told, told])
+    again = Augmentation.join([told, told])
     assert (again.gain.seeds, again.gain.spread) == (2, 0.0)
     assert again.gain.value == pytest.approx(found.gain.value)
 
 
-def test_folds_bring_their_own_people() -> None:
+def test_folds_bring_their_own_people():
     whole = windows(400, 2)
     folds = [
         split(whole.select(whole.subject != person), whole.select(whole.subject == person))
         for person in range(4)
     ]
-    (found,) = augmentation(
+    (found,) = measure_augmentation(
         {"none": lambda seed: NoObfuscation(seed=seed)},
         folds,
         "activity",
@@ -95,32 +95,32 @@ def test_folds_bring_their_own_people() -> None:
     assert found.gain.value == 0  # the same windows twice have the same means
 
 
-def test_parts_of_other_people_are_not_joined() -> None:
+def test_parts_of_other_people_are_not_joined():
     tables = [np.ones((1, people, 3), int) for people in (2, 3)]
     with pytest.raises(Refusal, match="other people"):
-        Augmentation.joined([Augmentation("activity", table).as_dict() for table in tables])
+        Augmentation.join([Augmentation("activity", table).as_dict() for table in tables])
     told = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
     with pytest.raises(Refusal, match="another attribute"):
-        Augmentation.joined(told)
+        Augmentation.join(told)
 
 
-def test_joined_is_one_to_one_and_keeps_names() -> None:
+def test_joined_is_one_to_one_and_keeps_names():
     some = windows(10, 3)
-    both = joined(some, some, "activity")
+    both = concatenate(some, some, "activity")
     assert len(both) == 20
     assert both.classes["activity"] == ("low", "high")
     np.testing.assert_array_equal(both.signal[10:], some.signal)
     assert both.channels == some.channels
 
 
-def test_both_are_trained_equally_long() -> None:
+def test_both_are_trained_equally_long():
     sizes = []
 
     def train(some: Windows, seed: int) -> Nearest:
         sizes.append(len(some))
         return Nearest(some)
 
-    augmentation(
+    measure_augmentation(
         {"none": lambda seed: NoObfuscation(seed=seed)},
         [split(windows(20, 4), windows(12, 5))],
         "activity",
@@ -131,7 +131,7 @@ def test_both_are_trained_equally_long() -> None:
     assert sizes == [40, 40]
 
 
-def test_several_generators_share_the_reader_of_real_windows() -> None:
+def test_several_generators_share_the_reader_of_real_windows():
     """Each has the table that it has alone, and what is known is told after each seed."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
     makes = {
@@ -145,14 +145,16 @@ def test_several_generators_share_the_reader_of_real_windows() -> None:
         return Nearest(some)
 
     def asked(some: dict) -> dict[str, Augmentation]:
-        return augmentation(
+        return measure_augmentation(
             some,
             [split(train, test)],
             "activity",
             "subject",
             train=reader,
             seeds=(0, 1),
-            after=lambda found: seen.append({name: one.real.seeds for name, one in found.items()}),
+            on_result=lambda found: seen.append(
+                {name: one.real.seeds for name, one in found.items()}
+            ),
         )
 
     both = asked(makes)

@@ -12,11 +12,11 @@ import intel5300_writer as writer
 import pytest
 
 from sensorveil.audit import donors
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.cli.main import app
 from sensorveil.data.catalog import load
 from sensorveil.data.phases import with_phases
 from sensorveil.errors import Refusal
-from sensorveil.measures.residual import ResidualSettings
 from sensorveil.methods.csi import CsiGenerator
 from sensorveil.recipes import recipe as recipes
 from sensorveil.recipes.parts import measure
@@ -24,7 +24,10 @@ from sensorveil.recipes.plan import Plan
 from sensorveil.recipes.recipe import recipe
 
 NAME = "csi-widar-gesture"
-SETTINGS = "width=8,blocks=1,heads=2,epochs=1,reader_epochs=1,steps=2,private_steps=2,lot=8,noise=8"
+SETTINGS = (
+    "network.width=8,blocks=1,heads=2,training.epochs=1,classifier_epochs=1,sampling_steps=2,"
+    "privacy.steps=2,expected_batch_size=8,noise_multiplier=8"
+)
 SMALL = ("--preset", "fast", "--set", f"{SETTINGS},patch=32", "--quick", "--seeds", "1")
 FEWER: dict[str, dict[str, Any]] = {
     "donors": {"lira": 0},
@@ -42,8 +45,9 @@ def reproduce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
     whole = recipe(NAME)
     parts = {name: {**asked, **FEWER.get(name, {})} for name, asked in whole.parts.items()}
     monkeypatch.setattr(recipes, "recipe", lambda name: replace(whole, parts=parts))
-    quick = ResidualSettings(width=4, epochs=2, batch=16, rate=4e-3)
-    monkeypatch.setattr(ResidualSettings, "quick", lambda: quick)
+    size = ClassifierSettings(4, 2, 16, 4e-3, network="resnet18")
+    monkeypatch.setattr(ClassifierSettings, "resnet18", lambda quick: size)
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: ClassifierSettings(4, 2, 64, 4e-3))
     monkeypatch.setenv("COLUMNS", "200")
     writer.widar_folder(tmp_path / "logs")
 
@@ -98,6 +102,7 @@ def test_cross_domain_leaves_each_person_out(
     assert f"({100 * row['gain']['low']:.1f} to " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_lambdas_are_asked_of_gestures_and_of_people(
     reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +110,7 @@ def test_lambdas_are_asked_of_gestures_and_of_people(
     fit = CsiGenerator.fit
 
     def watched(obfuscator: CsiGenerator, *told: Any) -> Any:
-        asked.append((obfuscator.settings.mode, obfuscator.settings.repair))
+        asked.append((obfuscator.settings.mode, obfuscator.settings.privacy.denoiser_weight))
         return fit(obfuscator, *told)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
@@ -124,7 +129,7 @@ def test_lambdas_are_asked_of_gestures_and_of_people(
         (("--windows", "5"), "trains its own"),
         (("--run", "somewhere"), "trains its own"),
         (("--set", "mode=dp"), "set 'mode' themselves"),
-        (("--set", "repair=2"), "set 'repair' themselves"),
+        (("--set", "denoiser_weight=2"), "set 'privacy.denoiser_weight' themselves"),
         (("--part", "accuracy"), "part of csi-widar-gesture 'accuracy' is unknown"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Whether generated windows help a classifier: figures 2 to 5 of the CSI paper.
+"""Whether generated windows improve a classifier: figures 2 to 5 of the CSI paper.
 
-A classifier is trained on real windows, and another on as many generated ones beside them (1:1).
-The first sees every real window twice, so that both are trained equally long. In-domain the test
-holds people who were trained on; cross-domain, people who were not.
+One classifier is trained on real windows, another on real and generated ones, 1:1. The first sees
+every real window twice, so that both are trained equally long. In-domain, test people were trained
+on; cross-domain, they were not.
 """
 
 from __future__ import annotations
@@ -13,42 +13,46 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sensorveil.audit.donors import Make
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.methods.generator import to_learn_from
+from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.csi import released_for_training
 from sensorveil.progress import track
 from sensorveil.train import derived_seed
 
-_INTERVAL = 51  # what a seed is for
+_INTERVAL_SEED = 51
 
 PAPER: Mapping[str, Mapping[str, float]] = {
     "in-domain subject": {"real": 0.905, "plain": 0.914, "hybrid": 0.921},
     "in-domain activity": {"real": 0.866, "plain": 0.905, "hybrid": 0.931},
     "cross-domain activity": {"real": 0.652, "plain": 0.701, "hybrid": 0.731},
 }
-"""Section VI-A, on Widar3.0: other data than any here. What it calls gesture is activity here.
+"""Section VI-A, on Widar3.0: other data than any here. The paper's gesture is activity here.
 
-The hybrid's are the plain ones and what the text says it adds to them.
+The text states what the hybrid adds to plain.
 """
 
 
-class Reader(Protocol):
-    """What is trained: it must say the most likely class of each window."""
+class Predictor(Protocol):
+    """A trained classifier."""
 
     def predict(self, windows: Windows) -> np.ndarray:
-        """One class for each."""
-        ...
+        """The most likely class of each window, (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """Accuracy on the same test people without generated windows, with them, and the difference.
+    """Accuracy on the same test people without and with generated windows.
 
-    `table` (seeds, people, 3) counts right answers without, right answers with, and windows.
-    Intervals are over people and seeds.
+    Parameters
+    ----------
+    attribute
+        The attribute that is predicted.
+    table
+        Right predictions without, right predictions with, and windows: (seeds, people, 3). Intervals
+        are over people and seeds.
     """
 
     attribute: str
@@ -56,25 +60,25 @@ class Augmentation:
 
     @property
     def real(self) -> Estimate:
-        """Without generated windows."""
-        return self._share(lambda table: table[..., 0])
+        """Accuracy without generated windows."""
+        return self._estimate(lambda table: table[..., 0])
 
     @property
     def mixed(self) -> Estimate:
-        """With as many generated windows as real ones."""
-        return self._share(lambda table: table[..., 1])
+        """Accuracy with as many generated windows as real ones."""
+        return self._estimate(lambda table: table[..., 1])
 
     @property
     def gain(self) -> Estimate:
-        """What the generated ones add."""
-        return self._share(lambda table: table[..., 1] - table[..., 0])
+        """What the generated windows add."""
+        return self._estimate(lambda table: table[..., 1] - table[..., 0])
 
-    def _share(self, right: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        chance = np.random.default_rng(derived_seed(0, _INTERVAL))
-        return bootstrap(self.table, lambda table: right(table) / table[..., 2], chance)
+    def _estimate(self, right: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        rng = np.random.default_rng(derived_seed(0, _INTERVAL_SEED))
+        return bootstrap(self.table, lambda table: right(table) / table[..., 2], rng)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         return {
             "attribute": self.attribute,
             "real": self.real.as_dict(),
@@ -85,71 +89,71 @@ class Augmentation:
         }
 
     @classmethod
-    def joined(cls, parts: Sequence[Mapping[str, Any]]) -> Augmentation:
-        """What `as_dict` gave for other seeds of the same, as one."""
+    def join(cls, parts: Sequence[Mapping[str, Any]]) -> Augmentation:
+        """Join what `as_dict` gave for different seeds."""
         tables = [np.array(part["table"]) for part in parts]
         if len({(part["attribute"], *np.shape(part["table"])[1:]) for part in parts}) > 1:
-            raise Refusal("the parts are of other people, or read another attribute")
+            raise Refusal("the parts are of other people, or of another attribute")
         return cls(parts[0]["attribute"], np.concatenate(tables))
 
 
-def augmentation(
-    makes: Mapping[str, Make],
+def measure_augmentation(
+    generators: Mapping[str, Callable[[int], Obfuscator]],
     splits: Sequence[Split],
     keep: str,
     hide: str,
-    *,
-    train: Callable[[Windows, int], Reader],
+    train: Callable[[Windows, int], Predictor],
     seeds: Sequence[int] = (0, 1, 2),
-    after: Callable[[dict[str, Augmentation]], None] | None = None,
+    on_result: Callable[[dict[str, Augmentation]], None] | None = None,
 ) -> dict[str, Augmentation]:
-    """Trains with and without windows of each generator, on every split (fold), for every seed.
+    """Train classifiers with and without generated windows, on every split and for every seed.
 
-    `keep` is the attribute that is read, and what the generators are told. All are compared with
-    the same classifier of real windows. `after` is given what is known so far, after each seed.
+    Parameters
+    ----------
+    generators
+        Makes an untrained generator (or any method) for a seed, by name.
+    splits
+        The folds; each brings its own test people.
+    keep, hide
+        The policy of the generators; `keep` is what the classifiers predict.
+    train
+        Trains a classifier on windows, with a seed.
+    seeds
+        Of generators and classifiers.
+    on_result
+        Called with the results so far after each seed.
     """
-    tables: dict[str, list[np.ndarray]] = {name: [] for name in makes}
+    tables: dict[str, list[np.ndarray]] = {name: [] for name in generators}
     found: dict[str, Augmentation] = {}
     for seed in track(seeds, "seeds"):
-        folds = [_fold(makes, split, keep, hide, train, seed) for split in track(splits, "folds")]
-        for name, own in tables.items():
-            own.append(np.concatenate([fold[name] for fold in folds]))
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in generators}
+        for split in track(splits, "folds"):
+
+            def is_right(other: Windows, split: Split = split, seed: int = seed) -> np.ndarray:
+                classifier = train(concatenate(split.train, other, keep), seed)
+                return classifier.predict(split.test) == split.test.codes(keep)
+
+            real = is_right(split.train)
+            for name, make in track(list(generators.items()), "generators"):
+                generator = make(seed).fit(split.train, keep, hide)
+                mixed = is_right(released_for_training(generator, split.train, seed))
+                rows[name].append(_count(np.stack([real, mixed], axis=1), split.test.subject))
+        for name, own in rows.items():
+            tables[name].append(np.concatenate(own))
         found = {name: Augmentation(keep, np.stack(own)) for name, own in tables.items()}
-        if after:
-            after(found)
+        if on_result:
+            on_result(found)
     return found
 
 
-def _fold(
-    makes: Mapping[str, Make],
-    split: Split,
-    keep: str,
-    hide: str,
-    train: Callable[[Windows, int], Reader],
-    seed: int,
-) -> dict[str, np.ndarray]:
-    """For each generator the counts of `Augmentation.table` of a split's test people."""
-
-    def right(other: Windows) -> np.ndarray:
-        reader = train(joined(split.train, other, keep), seed)
-        return reader.predict(split.test) == split.test.codes(keep)
-
-    real, found = right(split.train), {}
-    for name, make in track(list(makes.items()), "generators"):
-        obfuscator = make(seed).fit(split.train, keep, hide)
-        mixed = right(to_learn_from(obfuscator, split.train, seed))
-        found[name] = _by_person(np.stack([real, mixed], axis=1), split.test.subject)
-    return found
-
-
-def joined(windows: Windows, made: Windows, attribute: str) -> Windows:
-    """Real windows and generated ones as one set, with one attribute.
+def concatenate(windows: Windows, others: Windows, attribute: str) -> Windows:
+    """Two sets of windows as one, with one attribute.
 
     >>> some = Windows.from_signal(np.zeros((2, 1, 8)), {"activity": [0, 1]})
-    >>> len(joined(some, some, "activity"))
+    >>> len(concatenate(some, some, "activity"))
     4
     """
-    parts = (windows, made)
+    parts = (windows, others)
     whole = Windows.from_signal(
         np.concatenate([part.signal for part in parts]),
         {attribute: np.concatenate([part.codes(attribute) for part in parts])},
@@ -159,8 +163,8 @@ def joined(windows: Windows, made: Windows, attribute: str) -> Windows:
     return replace(whole, classes=classes, channels=windows.channels)
 
 
-def _by_person(right: np.ndarray, person: np.ndarray) -> np.ndarray:
-    """Right answers (n, 2) and windows, counted for each person: (people, 3)."""
+def _count(right: np.ndarray, person: np.ndarray) -> np.ndarray:
+    """Right predictions (n, 2) and windows of each person, (people, 3)."""
     people, index = np.unique(person, return_inverse=True)
     table = np.zeros((len(people), 3), int)
     np.add.at(table, index, np.column_stack([right, np.ones(len(right), int)]))

@@ -1,201 +1,400 @@
-"""What generated windows give away of their donors, and how good they are: tables I and II.
+"""What generated windows reveal about their donors, and how good they are: tables I and II.
 
-Donors are those whose windows a generator learnt from. As in section VI-B of the CSI paper, a
-classifier is trained on the windows that the generator made, and attacked: can one tell from its
-answers whose windows the generator had seen? The very same windows are compared with real ones.
+Donors are the people in a generator's training set. As in section VI-B of the CSI paper, a
+classifier is trained on generated windows and attacked: do its answers tell which windows the
+generator was trained on? The same windows are compared with real ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.donor_figures import DonorScore, DonorStudy, LiraScore
-from sensorveil.audit.lira import Score, confidence, lira_in_turn, memory
-from sensorveil.audit.membership import Classifier, dealt, shadow_attack
+from sensorveil.audit.likeness import Likeness
+from sensorveil.audit.lira import Score, lira_in_turn, logit_score, reconstruction_score
+from sensorveil.audit.membership import MembershipAttack, Target, divide, shadow_attack
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.likeness import Likeness
 from sensorveil.methods.base import Obfuscator
-from sensorveil.methods.csi import CsiGenerator
-from sensorveil.methods.generator import ClassGenerator, to_learn_from
+from sensorveil.methods.csi import ClassGenerator, CsiGenerator, released_for_training
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.progress import track
 from sensorveil.train import derived_seed
 
-_PAIRS, _LIRA = 41, 42  # what seeds are for
+_PAIR_SEED, _LIRA_SEED = 41, 42
 
-_RESTORED = "each window that was given out is made of a true one"
+PAPER: Mapping[str, Mapping[str, float]] = {
+    "raw": {"auc": 0.99, "success_rate": 0.97},
+    "plain": {"auc": 0.93, "success_rate": 0.84, "ssim": 0.89, "fid": 4.51},
+    "hybrid": {"auc": 0.80, "success_rate": 0.72, "ssim": 0.67, "fid": 6.60},
+    "dp": {"auc": 0.52, "success_rate": 0.50, "ssim": 0.38, "fid": 9.13},
+    "csi-vae": {"ssim": 0.22, "fid": 11.28},
+}
+"""Tables I and II, on Widar3.0: other data, and another network behind FID than here."""
 
-Make = Callable[[int], Obfuscator]
-"""A method that has learnt nothing yet, for a seed."""
-
-Classify = Callable[[Windows, int], Classifier]
-"""Trains a classifier on released windows."""
+ORDERS: Mapping[str, tuple[str, ...]] = {
+    "auc": ("raw", "plain", "hybrid", "dp"),
+    "ssim": ("plain", "hybrid", "dp"),
+    "fid": ("dp", "hybrid", "plain"),
+}
+"""The paper's rows from the highest figure to the lowest."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One row: a method, or raw windows where there is none; perhaps one that needs the public.
+    """A row of the tables.
 
-    `restores` gives out true windows that were degraded and restored, as the paper's algorithm
-    does in line 16, in place of windows made from noise.
+    Parameters
+    ----------
+    name
+        Of the row.
+    make
+        Makes an untrained method for a seed; None releases raw windows.
+    uses_public
+        Whether it is trained on the public people's windows as well.
+    restores
+        Whether it releases true windows, degraded and restored (line 16 of algorithm 1), in place
+        of windows generated from noise.
     """
 
     name: str
-    make: Make | None
-    learns_from_public: bool = False
+    make: Callable[[int], Obfuscator] | None
+    uses_public: bool = False
     restores: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
-    """A target: the classifier, what it was trained on, and the method that made that."""
+class TargetModel:
+    """A classifier under attack, the windows it was trained on, and the method that made them."""
 
-    classifier: Classifier
+    classifier: Target
     windows: Windows
-    obfuscator: Obfuscator | None
+    method: Obfuscator | None
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
-        """What anybody may ask the target for."""
+        """What anybody may ask the classifier for."""
         return self.classifier.log_probabilities(windows)
 
 
-class Release:
-    """Trains targets of one contender, and remembers the first of them."""
+@dataclass(frozen=True, eq=False)
+class DonorData:
+    """The windows of a study, its policy, and who trains and scores.
 
-    def __init__(
-        self,
-        contender: Contender,
-        windows: Windows,
-        public: np.ndarray,
-        keep: str,
-        hide: str,
-        classify: Classify,
-    ) -> None:
-        self.contender, self.windows, self.public = contender, windows, public
-        self.keep, self.hide, self.classify = keep, hide, classify
-        self.first: Released | None = None
+    Parameters
+    ----------
+    windows
+        All windows.
+    keep, hide
+        The policy of all methods; `keep` is what classifiers predict.
+    classify
+        Trains a classifier on released windows, with a seed.
+    likeness
+        Fitted; SSIM and FID.
+    public_people
+        Names of the people who are not attacked.
+    groups
+        Which windows stay together, (n,); those of one recording by default.
+    """
 
-    def train(self, members: Windows, seed: int) -> Released:
-        """A target that sees the members only by way of what the contender makes of them."""
-        made, obfuscator = members, None
-        if self.contender.make:
-            obfuscator = self.contender.make(seed).fit(self._learnt(members), self.keep, self.hide)
-            made = self._given_out(obfuscator, members, seed)
-        target = Released(self.classify(made, seed), made, obfuscator)
-        self.first = self.first or target
-        return target
+    windows: Windows
+    keep: str
+    hide: str
+    classify: Callable[[Windows, int], Target]
+    likeness: Likeness | None = None
+    public_people: Sequence[str] = ()
+    groups: np.ndarray | None = None
 
-    def promise(self) -> dict[str, Any] | None:
-        """What the first generator promises to its donors about what was given out."""
-        if self.first is None or not isinstance(self.first.obfuscator, ClassGenerator):
-            return None
-        if self.contender.restores:
-            return Guarantee.none(_RESTORED).as_dict()
-        return self.first.obfuscator.guarantee().as_dict()
+    def is_public(self) -> np.ndarray:
+        """Which windows are of public people, (n,)."""
+        people, codes = self.windows.classes["subject"], []
+        for name in self.public_people:
+            if name not in people:
+                raise Refusal(f"public person '{name}' is unknown; known: {', '.join(people)}")
+            codes.append(people.index(name))
+        public = np.isin(self.windows.subject, codes)
+        if public.all():
+            raise Refusal("all people are public; there is nobody to attack")
+        return public
 
-    def scores(self) -> dict[str, Score]:
-        """What LiRA may ask: the classifier, and the generator itself where there is one."""
-        found: dict[str, Score] = {"classifier": confidence(self.keep)}
-        make = self.contender.make
-        if make and isinstance(make(0), ClassGenerator):
-            found["generator"] = lambda target, windows: memory(target.obfuscator, windows)
-        return found
+    def private(self) -> tuple[Windows, np.ndarray]:
+        """The windows that are attacked, and their groups."""
+        private = ~self.is_public()
+        groups = self.windows.recording if self.groups is None else self.groups
+        return self.windows.select(private), groups[private]
 
-    def _given_out(self, obfuscator: Obfuscator, members: Windows, seed: int) -> Windows:
-        if not self.contender.restores:
-            return to_learn_from(obfuscator, members, seed)
-        if not isinstance(obfuscator, CsiGenerator):
-            raise Refusal(f"{obfuscator.name} restores no degraded windows; csi does")
-        return obfuscator.restored(members, seed)
-
-    def _learnt(self, members: Windows) -> Windows:
-        """The members, and the public windows for those who may have them."""
-        if not self.contender.learns_from_public:
-            return members
-        return self.windows.select(np.isin(self.windows.offset, members.offset) | self.public)
+    def train_target(self, contender: Contender, members: Windows, seed: int) -> TargetModel:
+        """A target that sees the members only by way of what the contender releases."""
+        if contender.make is None:
+            return TargetModel(self.classify(members, seed), members, None)
+        own = members
+        if contender.uses_public:
+            own = self.windows.select(
+                np.isin(self.windows.offset, members.offset) | self.is_public()
+            )
+        method = contender.make(seed).fit(own, self.keep, self.hide)
+        if not contender.restores:
+            released = released_for_training(method, members, seed)
+        elif isinstance(method, CsiGenerator):
+            released = method.restore(members, seed)
+        else:
+            raise Refusal(f"{method.name} restores no degraded windows; csi does")
+        return TargetModel(self.classify(released, seed), released, method)
 
 
 def donor_study(
     contenders: Sequence[Contender],
-    windows: Windows,
-    public_people: Sequence[str],
-    keep: str,
-    hide: str,
-    *,
-    classify: Classify,
-    likeness: Likeness,
+    data: DonorData,
     seeds: Sequence[int] = (0, 1, 2),
-    models: int = 0,
-    groups: np.ndarray | None = None,
-    after: Callable[[DonorStudy], None] | None = None,
+    lira_models: int = 0,
+    on_result: Callable[[DonorStudy], None] | None = None,
 ) -> DonorStudy:
-    """Every contender for every seed, all attacked for the windows of the same private people.
+    """Attack every contender for every seed, for the windows of the same private people.
 
-    For each seed the private recordings (or `groups` of windows, (n,)) are dealt to four parts:
-    members and others of the target, and of its shadow. SSIM and FID, of a `likeness` that has
-    learnt already, compare what was made of the target's members with the target's others, which
-    no generator saw; SSIM of a restored window is that with its own original. With `models`, so
-    many of each contender attack each other by LiRA as well. `after` is given what is known so
-    far, after each step.
+    For each seed the private groups are divided into members and nonmembers of the target and of
+    its shadow. SSIM and FID compare what was made of the target's members with its nonmembers, which
+    no generator saw; SSIM of a restored window is that with its own original.
+
+    Parameters
+    ----------
+    contenders
+        The rows.
+    data
+        Windows, policy, classifiers.
+    seeds
+        Of the division and of all trainings.
+    lira_models
+        So many models of each contender attack each other by LiRA; 0 for none.
+    on_result
+        Called with the study so far after each step.
     """
-    public = np.isin(windows.subject, [_code(windows, name) for name in public_people])
-    if public.all():
-        raise Refusal("all people are public; there is nobody to attack")
-    private = windows.select(~public)
-    dealt_as = (windows.recording if groups is None else groups)[~public]
-    study = DonorStudy(keep, hide)
-
-    def release(contender: Contender) -> Release:
-        return Release(contender, windows, public, keep, hide, classify)
-
+    data.private()  # refuse before any training
+    study = DonorStudy(data.keep, data.hide)
     for seed in track(seeds, "seeds"):
         for contender in track(contenders, "contenders"):
-            study += _scored(release(contender), private, dealt_as, likeness, seed)
-            if after:
-                after(study)
-    for contender in track(contenders if models else (), "contenders"):
-        study += _attacked_in_turn(release(contender), private, dealt_as, models)
-        if after:
-            after(study)
+            study += _score(contender, data, seed)
+            if on_result:
+                on_result(study)
+    for contender in track(contenders if lira_models else (), "contenders"):
+        study += _lira_scores(contender, data, lira_models)
+        if on_result:
+            on_result(study)
     return study
 
 
-def _scored(
-    release: Release, private: Windows, groups: np.ndarray, likeness: Likeness, seed: int
-) -> DonorScore:
-    """The shadow attack on one contender, and how like real windows its windows are."""
-    attack = shadow_attack(release.train, private, seed, groups)
-    assert release.first is not None
-    made, part = release.first.windows, dealt(groups, 4, seed)
-    members, others = private.select(part == 0), private.select(part == 1)
-    if release.contender.restores:
+def _score(contender: Contender, data: DonorData, seed: int) -> DonorScore:
+    """The shadow attack on one contender, and the likeness of its windows."""
+    private, groups = data.private()
+    attack, target = shadow_attack(
+        lambda members, seed: data.train_target(contender, members, seed), private, seed, groups
+    )
+    part = divide(groups, 4, seed)
+    members, nonmembers = private.select(part == 0), private.select(part == 1)
+    likeness, made, method = data.likeness, target.windows, target.method
+    if likeness is None:
+        raise Refusal("a study needs a fitted Likeness")
+    if contender.restores:
         ssim = likeness.ssim(members, made)
     else:
-        ssim = likeness.ssim(others, made, np.random.default_rng(derived_seed(seed, _PAIRS)))
-    fid = likeness.fid(others, made)
-    return DonorScore(release.contender.name, seed, attack, ssim, fid, release.promise())
+        rng = np.random.default_rng(derived_seed(seed, _PAIR_SEED))
+        ssim = likeness.ssim(nonmembers, made, rng)
+    guarantee = method.guarantee() if method else None
+    if guarantee and contender.restores:
+        guarantee = Guarantee.none("each released window is made from a true one")
+    privacy = guarantee.as_dict() if guarantee else None
+    fid = likeness.fid(nonmembers, made)
+    return DonorScore(contender.name, seed, attack, ssim, fid, privacy)
 
 
-def _attacked_in_turn(
-    release: Release, private: Windows, groups: np.ndarray, models: int
-) -> list[LiraScore]:
-    """LiRA on each of several targets, by all others."""
-    seed = derived_seed(0, _LIRA)
-    attacks = lira_in_turn(release.train, release.scores(), private, models, seed, groups)
+def _lira_scores(contender: Contender, data: DonorData, models: int) -> list[LiraScore]:
+    """LiRA on the classifiers, and on the generators if there are any."""
+    private, groups = data.private()
+    scores: dict[str, Score] = {"classifier": logit_score(data.keep)}
+    if contender.make and isinstance(contender.make(0), ClassGenerator):
+        scores["generator"] = lambda target, windows: reconstruction_score(target.method, windows)
+    attacks = lira_in_turn(
+        lambda members, seed: data.train_target(contender, members, seed),
+        scores,
+        private,
+        models,
+        derived_seed(0, _LIRA_SEED),
+        groups,
+    )
     return [
-        LiraScore(release.contender.name, of, target, attack)
+        LiraScore(contender.name, of, number, attack)
         for of, found in attacks.items()
-        for target, attack in enumerate(found)
+        for number, attack in enumerate(found)
     ]
 
 
-def _code(windows: Windows, person: str) -> int:
-    people = windows.classes["subject"]
-    if person not in people:
-        raise Refusal(f"public person '{person}' is unknown; known: {', '.join(people)}")
-    return people.index(person)
+@dataclass(frozen=True)
+class DonorScore:
+    """One row for one seed: equations (19) to (22), and what the generator promises."""
+
+    contender: str
+    seed: int
+    attack: MembershipAttack
+    ssim: float
+    fid: float
+    privacy: Mapping[str, Any] | None = None
+
+    def figures(self) -> dict[str, float]:
+        """What is averaged over seeds."""
+        attack = self.attack
+        return {
+            "auc": attack.auc,
+            "success_rate": attack.success_rate,
+            "tpr_at_1pct": attack.tpr_at_1pct,
+            "ssim": self.ssim,
+            "fid": self.fid,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**vars(self), "attack": self.attack.as_dict()}
+
+
+@dataclass(frozen=True)
+class LiraScore:
+    """LiRA on one target of a row: `of` is "classifier" or "generator"."""
+
+    contender: str
+    of: str
+    target: int
+    attack: MembershipAttack
+
+    def figures(self) -> dict[str, float]:
+        """What is averaged over targets."""
+        found = {
+            name: getattr(self.attack, name) for name in ("auc", "tpr_at_1pct", "tpr_at_01pct")
+        }
+        return {f"lira_{self.of}_{name}": v for name, v in found.items() if v is not None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**vars(self), "attack": self.attack.as_dict()}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Two neighbours in the paper's order, and how far the first is above the second here.
+
+    All rows of a seed have the same members, so differences are taken within seeds; `error` is
+    their standard error, if there are several seeds.
+    """
+
+    above: str
+    below: str
+    difference: float
+    error: float | None
+
+
+@dataclass(frozen=True)
+class DonorStudy:
+    """All rows for all seeds, and all targets of LiRA."""
+
+    keep: str
+    hide: str
+    scores: tuple[DonorScore, ...] = ()
+    lira: tuple[LiraScore, ...] = ()
+
+    def __add__(self, more: DonorScore | Sequence[LiraScore]) -> DonorStudy:
+        """The same with more scores."""
+        if isinstance(more, DonorScore):
+            return replace(self, scores=(*self.scores, more))
+        return replace(self, lira=(*self.lira, *more))
+
+    def contenders(self) -> tuple[str, ...]:
+        """The names of the rows, in their order."""
+        return tuple(dict.fromkeys(score.contender for score in self._all()))
+
+    def _all(self) -> list[DonorScore | LiraScore]:
+        """All scores, by seed and then by target."""
+        by_target = sorted(self.lira, key=lambda score: score.target)
+        return [*sorted(self.scores, key=lambda score: score.seed), *by_target]
+
+    def values(self, contender: str, figure: str) -> np.ndarray:
+        """A figure for each seed or target."""
+        own = [s.figures() for s in self._all() if s.contender == contender]
+        return np.array([figures[figure] for figures in own if figure in figures])
+
+    def mean(self, contender: str, figure: str) -> tuple[float, float | None] | None:
+        """A figure's mean, and its standard deviation if there are several values."""
+        found = self.values(contender, figure)
+        if not len(found):
+            return None
+        return float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else None
+
+    def steps(self, figure: str) -> list[Step]:
+        """The differences of neighbours in the paper's order, over the seeds that both have."""
+        rows: dict[str, dict[int, float]] = {name: {} for name in ORDERS[figure]}
+        for score in self.scores:
+            if score.contender in rows:
+                rows[score.contender][score.seed] = score.figures()[figure]
+        found = []
+        for above, below in pairwise([name for name, values in rows.items() if values]):
+            seeds = sorted({*rows[above]} & {*rows[below]})
+            apart = np.array([rows[above][seed] - rows[below][seed] for seed in seeds])
+            error = float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else None
+            if seeds:
+                found.append(Step(above, below, float(apart.mean()), error))
+        return found
+
+    def orders(self) -> dict[str, bool]:
+        """For each figure with two rows or more, whether the means are in the paper's order."""
+        steps = {figure: self.steps(figure) for figure in ORDERS}
+        return {
+            figure: all(step.difference > 0 for step in own) for figure, own in steps.items() if own
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        means: dict[str, dict[str, Any]] = {name: {} for name in self.contenders()}
+        for score in self._all():
+            for figure in score.figures():
+                means[score.contender][figure] = self.mean(score.contender, figure)
+        return {
+            "keep": self.keep,
+            "hide": self.hide,
+            "scores": [score.as_dict() for score in self.scores],
+            "lira": [score.as_dict() for score in self.lira],
+            "means": means,
+            "paper_on_widar3": {name: dict(row) for name, row in PAPER.items()},
+            "orders_held": self.orders(),
+            "orders": {figure: [vars(step) for step in self.steps(figure)] for figure in ORDERS},
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> DonorStudy:
+        """What `as_dict` gave."""
+        scores, lira = (
+            [{**one, "attack": MembershipAttack(**one["attack"])} for one in stored[kind]]
+            for kind in ("scores", "lira")
+        )
+        return cls(
+            stored["keep"],
+            stored["hide"],
+            tuple(DonorScore(**one) for one in scores),
+            tuple(LiraScore(**one) for one in lira),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[DonorStudy]) -> DonorStudy:
+        """Join parts of one study.
+
+        A score that several parts hold counts once. Two that differ for the same row and seed are
+        refused.
+        """
+        whole = cls(parts[0].keep, parts[0].hide)
+        for part in parts:
+            scores = [score for score in part.scores if score not in whole.scores]
+            lira = [score for score in part.lira if score not in whole.lira]
+            whole = replace(whole, scores=(*whole.scores, *scores), lira=(*whole.lira, *lira))
+        named = [(score.contender, score.seed) for score in whole.scores]
+        named_lira = [(score.contender, score.of, score.target) for score in whole.lira]
+        if len({*named}) < len(named) or len({*named_lira}) < len(named_lira):
+            raise Refusal("the parts hold the same row twice, for the same seed, and differ in it")
+        return whole

@@ -1,8 +1,9 @@
-"""LiRA of Carlini and others (2022): is a window's score that of models which saw it, or not?
+"""LiRA, the likelihood ratio attack of Carlini and others (2022).
 
-Many shadow models, each trained on a random half, show for every single window how it scores when
-it was in and when it was out. That finds few members for sure rather than many perhaps, so it is
-judged by how many members it finds where 1% of others are accused.
+Many shadow models, each trained on a random half of the windows, show for every single window how
+it scores in models that were trained on it and in models that were not. The attack finds few
+members with confidence rather than many perhaps, so its figure is the true positive rate at 1%
+false positives.
 """
 
 from __future__ import annotations
@@ -12,144 +13,130 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.membership import Attack, Classifier, judged
+from sensorveil.audit.membership import (
+    MembershipAttack,
+    Target,
+    Trainer,
+    evaluate_attack,
+)
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.generator import ClassGenerator
+from sensorveil.methods.csi import ClassGenerator
 from sensorveil.progress import track
 from sensorveil.train import derived_seed
 
-POOLED_BELOW = 64
-"""With fewer shadow models, all windows share one variance: their own would be too rough."""
+MIN_MODELS_FOR_OWN_VARIANCE = 64
+"""With fewer shadow models, all windows share one variance; their own would be too noisy."""
 
 Score = Callable[[Any, Windows], np.ndarray]
-"""How well a model knows each window, (n,): higher for those that it was trained on."""
+"""How well a model fits each window, (n,): higher for those that it was trained on."""
 
 
-def confidence(attribute: str) -> Score:
-    """log p_y - log of all other classes, y being the true class: near to normal."""
+def logit_score(attribute: str) -> Score:
+    """The score of classifiers: log p_y - log(1 - p_y) of the true class y, close to normal."""
 
-    def score(model: Classifier, windows: Windows) -> np.ndarray:
+    def score(model: Target, windows: Windows) -> np.ndarray:
         logs = model.log_probabilities(windows).astype(np.float64)
-        own = np.eye(logs.shape[1], dtype=bool)[windows.codes(attribute)]
-        rest = np.where(own, -np.inf, logs).max(1)
-        others = rest + np.log(np.exp(np.where(own, -np.inf, logs) - rest[:, None]).sum(1))
-        return logs[own] - others
+        is_true = np.eye(logs.shape[1], dtype=bool)[windows.codes(attribute)]
+        others = np.logaddexp.reduce(np.where(is_true, -np.inf, logs), axis=1)
+        return logs[is_true] - others
 
     return score
 
 
-def memory(generator: ClassGenerator, windows: Windows) -> np.ndarray:
-    """How well a generator knows each window, whatever its training: the score of generators."""
-    return -np.log(np.maximum(generator.errors(windows), 1e-30))
+def reconstruction_score(generator: ClassGenerator, windows: Windows) -> np.ndarray:
+    """The score of generators: minus the log of the reconstruction error."""
+    return -np.log(np.maximum(generator.reconstruction_errors(windows), 1e-30))
 
 
 def lira(
-    train: Callable[[Windows, int], Any],
+    train: Trainer,
     score: Score,
     windows: Windows,
     shadows: int = 16,
     seed: int = 0,
     groups: np.ndarray | None = None,
-) -> Attack:
-    """Trains so many shadow models and one target, each on half of the recordings, and attacks it.
+) -> MembershipAttack:
+    """Train shadow models and one target, each on half of the windows, and attack the target.
 
-    What is in or out as a whole is a recording, or one of the `groups`.
-    `train` and `score` go together: a classifier by `confidence`, and a generator by `memory`. The
-    classifier may be one that is trained on what any method made.
+    Parameters
+    ----------
+    train, score
+        What is attacked: classifiers with `logit_score`, generators with `reconstruction_score`.
+    windows
+        Members and nonmembers.
+    shadows
+        Number of shadow models.
+    seed
+        Of the halves and of the trainings.
+    groups
+        Which windows stay together, (n,); those of one recording by default.
     """
     if shadows < 2:
         raise Refusal(f"{shadows} shadow models cannot show both sides; take 2 or more")
-    inside = halves(windows.recording if groups is None else groups, shadows + 1, seed)
-    (scores,) = _scored(train, [score], windows, inside, seed)
-    return _attacked(scores, inside, target=shadows)
-
-
-def check_models(models: int) -> None:
-    """Refuses a number of models that cannot be the target in turn."""
-    if models < 4 or models % 2:
-        raise Refusal(f"{models} models are no pairs that attack each other; take 4, 6, 8 or more")
+    inside = balanced_halves(windows.recording if groups is None else groups, shadows + 1, seed)
+    (scores,) = _scores(train, [score], windows, inside, seed)
+    return _attack(scores, inside, shadows, np.arange(shadows))
 
 
 def lira_in_turn(
-    train: Callable[[Windows, int], Any],
+    train: Trainer,
     scores: Mapping[str, Score],
     windows: Windows,
     models: int = 8,
     seed: int = 0,
     groups: np.ndarray | None = None,
-) -> dict[str, list[Attack]]:
-    """Each of so many models is the target once, so that every training gives an attack.
+) -> dict[str, list[MembershipAttack]]:
+    """Every model is the target once, so that every training gives an attack.
 
-    Models come in pairs, each trained on what the other was not. A target's shadows are all models
-    but its own pair: then every window is in half of them, whether the target saw it or not. (Were
-    its partner a shadow, a member would have fewer shadows that saw it, hence a rougher centre of
-    these, and would look like no member.) The same models are asked by each of the `scores`.
+    Models come in pairs, each trained on what the other was not. The shadows of a target are all
+    models but its pair; so every window is in half of them, whether or not the target was trained
+    on it. (With its partner as a shadow, a member would have fewer shadows that were trained on it,
+    hence a noisier centre, and would look like a nonmember.) The parameters are those of `lira`,
+    with several scores of the same models.
     """
     check_models(models)
-    inside = complements(windows.recording if groups is None else groups, models // 2, seed)
-    found = _scored(train, list(scores.values()), windows, inside, seed)
+    inside = complementary_halves(
+        windows.recording if groups is None else groups, models // 2, seed
+    )
+    found = _scores(train, list(scores.values()), windows, inside, seed)
+    number = np.arange(models)
     return {
-        name: [_attacked(own, inside, target, pair=True) for target in range(models)]
+        name: [
+            _attack(own, inside, target, np.flatnonzero(number // 2 != target // 2))
+            for target in range(models)
+        ]
         for name, own in zip(scores, found, strict=True)
     }
 
 
-def _scored(
-    train: Callable[[Windows, int], Any],
-    scores: Sequence[Score],
-    windows: Windows,
-    inside: np.ndarray,
-    seed: int,
+def check_models(models: int) -> None:
+    """Refuse a number of models that cannot be the target in turn."""
+    if models < 4 or models % 2:
+        raise Refusal(f"{models} models are no pairs that attack each other; take 4, 6, 8 or more")
+
+
+def _scores(
+    train: Trainer, scores: Sequence[Score], windows: Windows, inside: np.ndarray, seed: int
 ) -> list[np.ndarray]:
-    """A model for each row of `inside`, and what each score says of it: (models, n) each."""
+    """Train a model for each row of `inside`; every score of all models, (models, n)."""
     rows: list[list[np.ndarray]] = [[] for _ in scores]
-    for which in track(range(len(inside)), "shadow models"):
-        model = train(windows.select(inside[which]), derived_seed(seed, which))
+    for number in track(range(len(inside)), "shadow models"):
+        model = train(windows.select(inside[number]), derived_seed(seed, number))
         for own, score in zip(rows, scores, strict=True):
             own.append(score(model, windows))
     return [np.array(own) for own in rows]
 
 
-def _attacked(scores: np.ndarray, inside: np.ndarray, target: int, pair: bool = False) -> Attack:
-    """One model attacked by all others, or by those of other pairs."""
-    number = np.arange(len(scores))
-    others = number // 2 != target // 2 if pair else number != target
-    found = likelihood_ratios(scores[others], inside[others], scores[target])
-    return judged("LiRA", found, inside[target])
-
-
-def halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
-    """Who is in for each model, (models, n): every group in half of the shadow models.
-
-    So no window is without models that saw it, or without those that did not. The last row, of the
-    target, is drawn by itself.
-
-    >>> halves(np.array([0, 0, 1, 2]), 5, seed=0)[:4].sum(0).tolist()
-    [2, 2, 2, 2]
-    """
-    generator = np.random.default_rng(seed)
-    names, index = np.unique(groups, return_inverse=True)
-    shadows = np.arange(models - 1) % 2 == 0
-    columns = [generator.permutation(shadows) for _ in names]
-    target = generator.permutation(np.arange(len(names)) % 2 == 0)
-    return np.vstack([np.stack(columns, axis=1), target])[:, index]
-
-
-def complements(groups: np.ndarray, pairs: int, seed: int) -> np.ndarray:
-    """Who is in for each model, (2 pairs, n): a random half of the groups, then all others.
-
-    >>> complements(np.array([0, 0, 1, 2, 3]), 3, seed=0).sum(0).tolist()
-    [3, 3, 3, 3, 3]
-    """
-    generator = np.random.default_rng(seed)
-    names, index = np.unique(groups, return_inverse=True)
-    firsts = [generator.permutation(np.arange(len(names)) % 2 == 0) for _ in range(pairs)]
-    return np.stack([side for half in firsts for side in (half, ~half)])[:, index]
+def _attack(
+    scores: np.ndarray, inside: np.ndarray, target: int, shadows: np.ndarray
+) -> MembershipAttack:
+    ratios = likelihood_ratios(scores[shadows], inside[shadows], scores[target])
+    return evaluate_attack("LiRA", ratios, inside[target])
 
 
 def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """log N(asked; in) - log N(asked; out) for each window, of shadows (models, n).
+    """log N(asked; in) - log N(asked; out) for each window, from shadows (models, n).
 
     >>> scores = np.array([[2.0], [2.2], [0.0], [0.2]])
     >>> inside = np.array([[True], [True], [False], [False]])
@@ -161,8 +148,36 @@ def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray)
         own = np.where(side, scores, np.nan)
         centre = np.nanmedian(own, axis=0)
         variance = np.nanmean((own - centre) ** 2, axis=0)
-        if len(scores) < POOLED_BELOW:
+        if len(scores) < MIN_MODELS_FOR_OWN_VARIANCE:
             variance = np.full_like(variance, variance.mean())
         variance = np.maximum(variance, 1e-12)
         logs.append(-((asked - centre) ** 2) / (2 * variance) - np.log(variance) / 2)
     return logs[0] - logs[1]
+
+
+def balanced_halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
+    """Which windows each model is trained on, (models, n).
+
+    Every group is in half of the shadow models; the last row, the target's, is independent.
+
+    >>> balanced_halves(np.array([0, 0, 1, 2]), 5, seed=0)[:4].sum(0).tolist()
+    [2, 2, 2, 2]
+    """
+    rng = np.random.default_rng(seed)
+    names, index = np.unique(groups, return_inverse=True)
+    shadows = np.arange(models - 1) % 2 == 0
+    columns = [rng.permutation(shadows) for _ in names]
+    target = rng.permutation(np.arange(len(names)) % 2 == 0)
+    return np.vstack([np.stack(columns, axis=1), target])[:, index]
+
+
+def complementary_halves(groups: np.ndarray, pairs: int, seed: int) -> np.ndarray:
+    """Which windows each model is trained on, (2 pairs, n): a random half, then the other one.
+
+    >>> complementary_halves(np.array([0, 0, 1, 2, 3]), 3, seed=0).sum(0).tolist()
+    [3, 3, 3, 3, 3]
+    """
+    rng = np.random.default_rng(seed)
+    names, index = np.unique(groups, return_inverse=True)
+    firsts = [rng.permutation(np.arange(len(names)) % 2 == 0) for _ in range(pairs)]
+    return np.stack([side for half in firsts for side in (half, ~half)])[:, index]

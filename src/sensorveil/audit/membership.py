@@ -1,9 +1,9 @@
-"""Whose windows a model learnt from: membership inference, and how it is scored.
+"""Membership inference: was a window used to train a model?
 
-The attack of the CSI paper is the first of Salem and others (ML-Leaks): a shadow model, trained as
-the target was, shows how sure models are of windows that they saw, and of others. It asks nothing
-of the target but its posteriors, so the target may be any classifier: one that was trained on raw
-windows, or (`donors.py`) on those that any method made of them.
+The attack of the CSI paper is the first of Salem and others (ML-Leaks, 2018): a shadow model,
+trained as the target was, shows how confident models are on windows that they were trained on, and
+on others. It sees the target's posteriors only, so the target may be any classifier: one trained on
+raw windows, or (`donors.py`) on those that a method released.
 """
 
 from __future__ import annotations
@@ -13,126 +13,142 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.linear import LinearReader
-from sensorveil.measures.roc import auc
 from sensorveil.train import derived_seed
 
-TOP = 3
-"""How many of the largest posteriors the attack looks at."""
+TOP_POSTERIORS = 3
+"""How many of the largest posteriors the attack sees."""
 
-_TARGET, _SHADOW = 31, 32  # what seeds are for
+_TARGET_SEED, _SHADOW_SEED = 31, 32
 
 
-class Classifier(Protocol):
-    """What a target must answer: log-probabilities of each class, (n, classes)."""
+class Target(Protocol):
+    """A classifier under attack."""
 
     def log_probabilities(self, windows: Windows) -> np.ndarray:
-        """For each window, of each class."""
-        ...
+        """Log-probability of each class for each window, (n, classes)."""
 
 
-Trainer = Callable[[Windows, int], Classifier]
-"""Trains a target from windows, all of them members, and a seed."""
+Trainer = Callable[[Windows, int], Any]
+"""Trains a model on windows, with a seed; for `shadow_attack` a `Target`."""
 
 
 @dataclass(frozen=True)
-class Attack:
-    """How well an attacker tells members from others: equations (21) and (22), and beyond.
+class MembershipAttack:
+    """How well an attack tells members from nonmembers: equations (21) and (22), and beyond.
 
-    `success` is the share of right answers among as many members as others. `at_1` is the share of
-    members found where 1% of others are accused, `at_01` where 0.1% are; that needs 1,000 others.
+    Parameters
+    ----------
+    name
+        Of the attack.
+    auc
+        Area under the ROC curve.
+    success_rate
+        Share of right answers among as many members as nonmembers.
+    tpr_at_1pct, tpr_at_01pct
+        Share of members found at a false positive rate of 1% and of 0.1%; the second needs 1,000
+        nonmembers.
+    members, nonmembers
+        Number of windows.
     """
 
     name: str
     auc: float
-    success: float
-    at_1: float
-    at_01: float | None
+    success_rate: float
+    tpr_at_1pct: float
+    tpr_at_01pct: float | None
     members: int
-    others: int
+    nonmembers: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         return asdict(self)
 
 
-def judged(
-    name: str, scores: np.ndarray, inside: np.ndarray, threshold: float | None = None
-) -> Attack:
-    """The attack that gives members higher scores; without a threshold, at the best one.
+def evaluate_attack(
+    name: str, scores: np.ndarray, is_member: np.ndarray, threshold: float | None = None
+) -> MembershipAttack:
+    """Evaluate scores that should be higher for members; without a threshold, at the best one.
 
-    >>> judged("guess", np.array([3.0, 2.0, 1.0, 0.0]), np.array([True, True, False, False])).auc
+    >>> is_member = np.array([True, True, False, False])
+    >>> evaluate_attack("perfect", np.array([3.0, 2.0, 1.0, 0.0]), is_member).auc
     1.0
     """
-    members, others = scores[inside], scores[~inside]
-    if not len(members) or not len(others):
-        raise Refusal("an attack on membership needs members and others")
-    tried = np.unique(scores) if threshold is None else np.array([threshold])
-    found = 1 - np.searchsorted(np.sort(members), tried) / len(members)
-    accused = 1 - np.searchsorted(np.sort(others), tried) / len(others)
-    return Attack(
+    members, nonmembers = scores[is_member], scores[~is_member]
+    if not len(members) or not len(nonmembers):
+        raise Refusal("an attack on membership needs members and nonmembers")
+    false_positives, true_positives, _ = roc_curve(is_member, scores, drop_intermediate=False)
+    if threshold is None:
+        success = ((true_positives + 1 - false_positives) / 2).max()
+    else:
+        success = ((members >= threshold).mean() + (nonmembers < threshold).mean()) / 2
+    enough = len(nonmembers) >= 1000
+    return MembershipAttack(
         name=name,
-        auc=float(auc(scores, inside, np.ones((1, len(scores))))[0]),
-        success=float(((found + 1 - accused) / 2).max()),
-        at_1=found_at(scores, inside, 0.01),
-        at_01=found_at(scores, inside, 0.001) if len(others) >= 1000 else None,
+        auc=float(roc_auc_score(is_member, scores)),
+        success_rate=float(success),
+        tpr_at_1pct=float(true_positives[false_positives <= 0.01].max()),
+        tpr_at_01pct=float(true_positives[false_positives <= 0.001].max()) if enough else None,
         members=len(members),
-        others=len(others),
+        nonmembers=len(nonmembers),
     )
-
-
-def found_at(scores: np.ndarray, inside: np.ndarray, accused: float) -> float:
-    """The share of members above a threshold that at most this share of others is above.
-
-    >>> found_at(np.array([9.0, 5.0, 4.0, 8.0, 1.0]), np.array([1, 1, 0, 0, 0]) > 0, 0.4)
-    1.0
-    """
-    members, others = scores[inside], np.sort(scores[~inside])[::-1]
-    allowed = int(accused * len(others))
-    return float((members > others[allowed]).mean()) if allowed < len(others) else 1.0
 
 
 def shadow_attack(
     train: Trainer, windows: Windows, seed: int = 0, groups: np.ndarray | None = None
-) -> Attack:
-    """Trains a target and a shadow on a quarter each, and attacks the target by the shadow.
+) -> tuple[MembershipAttack, Any]:
+    """Train a target and a shadow model on a quarter of the windows each, and attack the target.
 
-    Recordings, or `groups` of windows, are dealt to the quarters as a whole: windows that overlap,
-    or that several receivers heard, would be near members.
+    Parameters
+    ----------
+    train
+        Trains the target and its shadow.
+    windows
+        They are divided into members and nonmembers of the target and of its shadow.
+    seed
+        Of the division and of the trainings.
+    groups
+        Which windows stay together, (n,); by default those of one recording, as overlapping windows
+        would be near copies of members.
+
+    Returns
+    -------
+    tuple of MembershipAttack and Target
+        The attack, and the target.
     """
-    quarter = dealt(windows.recording if groups is None else groups, 4, seed)
-    parts = [windows.select(quarter == which) for which in range(4)]
-    target = train(parts[0], derived_seed(seed, _TARGET))
-    shadow = train(parts[2], derived_seed(seed, _SHADOW))
-    attacker = LinearReader(shrinkage=1e-4).fit(
-        np.concatenate([largest(shadow, parts[2]), largest(shadow, parts[3])]),
-        np.repeat([1, 0], [len(parts[2]), len(parts[3])]),
-        2,
-    )
-    logs = attacker.log_probabilities(
-        np.concatenate([largest(target, parts[0]), largest(target, parts[1])])
-    )
-    inside = np.repeat([True, False], [len(parts[0]), len(parts[1])])
-    return judged("shadow", logs[:, 1] - logs[:, 0], inside, threshold=0.0)
+    quarter = divide(windows.recording if groups is None else groups, 4, seed)
+    parts = [windows.select(quarter == number) for number in range(4)]
+    target = train(parts[0], derived_seed(seed, _TARGET_SEED))
+    shadow = train(parts[2], derived_seed(seed, _SHADOW_SEED))
+    # The inference model m of equations (1) to (3): logistic regression maximises the gain (2).
+    known = np.concatenate([top_posteriors(shadow, part) for part in parts[2:]])
+    attacker = make_pipeline(StandardScaler(), LogisticRegression(C=1e4 / len(known)))
+    attacker.fit(known, np.repeat([1, 0], [len(parts[2]), len(parts[3])]))
+    asked = np.concatenate([top_posteriors(target, part) for part in parts[:2]])
+    is_member = np.repeat([True, False], [len(parts[0]), len(parts[1])])
+    scores = attacker.decision_function(asked)
+    return evaluate_attack("shadow", scores, is_member, threshold=0.0), target
 
 
-def largest(model: Classifier, windows: Windows) -> np.ndarray:
-    """The largest posteriors of each window, the largest first: (n, 3)."""
-    found = np.exp(model.log_probabilities(windows).astype(np.float64))
-    return np.sort(found, axis=1)[:, ::-1][:, :TOP]
+def top_posteriors(target: Target, windows: Windows) -> np.ndarray:
+    """The largest posteriors of each window in descending order, (n, 3)."""
+    posteriors = np.exp(target.log_probabilities(windows).astype(np.float64))
+    return np.sort(posteriors, axis=1)[:, ::-1][:, :TOP_POSTERIORS]
 
 
-def dealt(groups: np.ndarray, parts: int, seed: int) -> np.ndarray:
-    """A part for each window, those of one group together; as many groups in each, or nearly.
+def divide(groups: np.ndarray, parts: int, seed: int) -> np.ndarray:
+    """A random part for each window, with equally many groups; groups stay together.
 
-    >>> dealt(np.array([0, 0, 1, 1]), 2, seed=0).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    >>> divide(np.array([0, 0, 1, 1]), 2, seed=0).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
     True
     """
     names, index = np.unique(groups, return_inverse=True)
     if len(names) < parts:
         raise Refusal(f"{len(names)} recordings are too few for {parts} parts")
-    cards = np.arange(len(names)) % parts
-    return np.random.default_rng(seed).permutation(cards)[index]
+    return np.random.default_rng(seed).permutation(np.arange(len(names)) % parts)[index]

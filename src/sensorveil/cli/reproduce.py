@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.donors import print_study
+from sensorveil.cli.csi_tables import print_study
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import check_place
@@ -66,13 +66,12 @@ def reproduce(
     as_json: given.AsJson = False,
 ) -> None:
     """Measures what a paper's tables and figures say, and writes both side by side."""
+    from sensorveil.classifiers import ClassifierSettings
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
     from sensorveil.data.phases import with_phases
     from sensorveil.data.splits import split_windows
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import ClassifierSettings
-    from sensorveil.measures.residual import ResidualSettings
     from sensorveil.recipes.parts import measure
     from sensorveil.recipes.plan import Plan
     from sensorveil.recipes.recipe import recipe
@@ -103,7 +102,7 @@ def reproduce(
         preset=preset,
         device=device,
         inference=ClassifierSettings.quick() if quick else ClassifierSettings(),
-        residual=ResidualSettings.quick() if quick else ResidualSettings(),
+        resnet=ClassifierSettings.resnet18(quick),
         overrides=overrides,
         runs=runs,
         windows=windows,
@@ -170,12 +169,12 @@ def _only(recipe: Recipe, methods: list[str]) -> Recipe:
 
 
 def _print(screen: Screen, recipe: Recipe, part: str, found: dict[str, Any]) -> None:
-    from sensorveil.audit.donor_figures import DonorStudy
+    from sensorveil.audit.donors import DonorStudy
 
     if part == "accuracy":
         _print_accuracy(screen, recipe, found)
     elif part == "donors":
-        print_study(screen, DonorStudy.of(found), recipe.data)
+        print_study(screen, DonorStudy.from_dict(found), recipe.data)
     elif "rows" in found and "gain" in found["rows"][0]:
         _print_gains(screen, recipe, part, found)
     elif part in ("grid", "tradeoff"):

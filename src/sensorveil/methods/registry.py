@@ -25,7 +25,7 @@ _BUILT_IN = {
     "class-diffusion": "class_diffusion:ClassDiffusion",
     "mass": "mass:Mass",
     "csi": "csi:CsiGenerator",
-    "csi-vae": "csi_vae:CsiVae",
+    "csi-vae": "csi:CsiVae",
     "blinder": "blinder:Blinder",
     "seal": "seal:Seal",
 }

@@ -79,7 +79,7 @@ def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         following = {name: list[np.ndarray]() for name in recipe.keep}
         for name, read in following.items():
             for seed, before, after in zip(plan.seeds, learnt, hidden, strict=True):
-                model = models["read", seed, name].tuned(before, name, epochs)
+                model = models["read", seed, name].fine_tuned(before, name, epochs)
                 read.append(model.predict(after))
         found["rows"].append(
             {

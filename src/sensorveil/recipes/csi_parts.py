@@ -1,18 +1,18 @@
-"""What the CSI paper measures of generators: what they give away, how good and of what use."""
+"""The CSI paper's tables and figures: what generators reveal, how good and how useful they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from sensorveil.audit.augmentation import PAPER, Augmentation, augmentation
-from sensorveil.audit.donor_figures import DonorStudy
-from sensorveil.audit.donors import Contender, Make, donor_study
+from sensorveil.audit.augmentation import PAPER, Augmentation, measure_augmentation
+from sensorveil.audit.donors import Contender, DonorData, DonorStudy, donor_study
+from sensorveil.audit.likeness import Likeness
+from sensorveil.classifiers import Classifier
 from sensorveil.data.splits import split_windows, units
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.likeness import Likeness
-from sensorveil.measures.residual import ResidualModel
+from sensorveil.methods.base import Obfuscator
 from sensorveil.recipes.plan import Done, Plan, Whole
 from sensorveil.recipes.recipe import Recipe, Row
 
@@ -31,16 +31,18 @@ def donors(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     return told(
         donor_study(
             [_contender(row, recipe, plan) for row in recipe.rows],
-            windows,
-            asked["public"],
-            keep,
-            hide,
-            classify=_classifiers(plan, keep),
-            likeness=Likeness(keep, plan.inference, device=plan.device).fit(windows),
-            seeds=plan.seeds,
-            models=asked["lira"],
-            groups=units(windows, corpus, rules.rule(None)[1]),
-            after=lambda study: done(told(study)),
+            DonorData(
+                windows,
+                keep,
+                hide,
+                _classifiers(plan, keep),
+                Likeness(keep, plan.inference, device=plan.device).fit(windows),
+                asked["public"],
+                units(windows, corpus, rules.rule(None)[1]),
+            ),
+            plan.seeds,
+            asked["lira"],
+            on_result=lambda study: done(told(study)),
         )
     )
 
@@ -48,8 +50,8 @@ def donors(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 def gains(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
     """Figures 2 and 3, or with lambdas 4 and 5: accuracy with generated windows beside real ones.
 
-    Each attribute in `read` is what the generators are told and what is read; the other one is
-    hidden. A split of people has all its folds.
+    Each attribute in `read` is what the generators are conditioned on and what is predicted; the
+    other one is hidden. A split of people has all its folds.
     """
     asked = recipe.parts[part]
     windows, corpus, rules = _whole(recipe, plan)
@@ -64,14 +66,14 @@ def gains(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
     for read in asked["read"]:
         (hide,) = {*recipe.keep, *recipe.hide} - {read}
         rows += _rows(
-            augmentation(
+            measure_augmentation(
                 _makes(recipe, plan, asked),
                 splits,
                 read,
                 hide,
-                train=_classifiers(plan, read),
-                seeds=plan.seeds,
-                after=lambda found: done(told(_rows(found))),
+                _classifiers(plan, read),
+                plan.seeds,
+                on_result=lambda found: done(told(_rows(found))),
             )
         )
     return told([])
@@ -83,28 +85,30 @@ def _rows(found: dict[str, Augmentation]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in row if name != "paper_on_widar3"} for row in rows]
 
 
-def _makes(recipe: Recipe, plan: Plan, asked: dict[str, Any]) -> dict[str, Make]:
+def _makes(
+    recipe: Recipe, plan: Plan, asked: dict[str, Any]
+) -> dict[str, Callable[[int], Obfuscator]]:
     """The rows that are drawn in the figure, or the row hybrid with several lambdas."""
     rows = {row.label: row for row in recipe.rows}
     if "lambda" not in asked:
         return {label: _make(rows[label], recipe, plan) for label in asked["rows"]}
     return {
-        f"hybrid, lambda {weight:g}": _make(rows["hybrid"], recipe, plan, repair=weight)
+        f"hybrid, lambda {weight:g}": _make(rows["hybrid"], recipe, plan, denoiser_weight=weight)
         for weight in asked["lambda"]
     }
 
 
-def _make(row: Row, recipe: Recipe, plan: Plan, **more: Any) -> Make:
+def _make(row: Row, recipe: Recipe, plan: Plan, **more: Any) -> Callable[[int], Obfuscator]:
     return lambda seed: plan.made(recipe, row.method, seed, {**row.settings, **more})
 
 
 def _contender(row: Row, recipe: Recipe, plan: Plan) -> Contender:
     make = None if row.method == "none" else _make(row, recipe, plan)
-    return Contender(row.label, make, learns_from_public="public" in row.settings)
+    return Contender(row.label, make, uses_public="public" in row.settings)
 
 
-def _classifiers(plan: Plan, attribute: str) -> Callable[[Windows, int], ResidualModel]:
-    return lambda some, seed: ResidualModel(plan.residual, seed, plan.device).fit(some, attribute)
+def _classifiers(plan: Plan, attribute: str) -> Callable[[Windows, int], Classifier]:
+    return lambda some, seed: Classifier(plan.resnet, seed, plan.device).fit(some, attribute)
 
 
 def _whole(recipe: Recipe, plan: Plan) -> Whole:

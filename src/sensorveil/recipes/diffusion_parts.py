@@ -18,8 +18,8 @@ from sensorveil.audit.folds import Fold, obfuscated, thinned
 from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.results import AttributeAudit
 from sensorveil.audit.utility import kept_attribute
+from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import Classifier
 from sensorveil.measures.information import mutual_information_mine, window_features
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator

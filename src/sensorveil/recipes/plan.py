@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sensorveil.audit.folds import thinned
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.corpus import Corpus
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
 from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.inference import (
-    Classifier,
-    ClassifierSettings,
-    fit_classifiers,
-    labelled_windows,
-)
-from sensorveil.measures.residual import ResidualSettings
 from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import method
+from sensorveil.progress import track
 from sensorveil.recipes.recipe import Recipe
 
 Whole = tuple[Windows, Corpus, Protocol]
@@ -43,7 +40,7 @@ class Plan:
     their method are read off them, and nothing of it is trained. With `windows` only so many of
     the test windows are obfuscated, a random part of them.
 
-    `whole` is what the split was made of, for parts that divide it otherwise; `residual` is the
+    `whole` is what the split was made of, for parts that divide it otherwise; `resnet` is the
     size of the classifiers that learn from what was generated.
 
     What is trained for one part of the recipe stays here for the others: the fixed `models` by
@@ -55,7 +52,7 @@ class Plan:
     preset: str = "paper"
     device: str = "cpu"
     inference: ClassifierSettings | None = None
-    residual: ResidualSettings | None = None
+    resnet: ClassifierSettings = ClassifierSettings.resnet18()  # noqa: RUF009 (frozen)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[Obfuscator, ...] = ()
     windows: int | None = None
@@ -84,9 +81,12 @@ def made(
     """An untrained method with the recipe's settings and those given, as far as it has them."""
     kind = method(name)
     wanted = {**recipe.settings, **given}
-    names = kind.Settings.names()
-    names = (*names, *(name.rpartition(".")[2] for name in names))  # groups need not be named
-    known = {k: v for k, v in wanted.items() if k in names}
+    known = {}
+    for key, value in wanted.items():
+        for candidate in (key, key.rpartition(".")[2]):  # groups differ from method to method
+            with suppress(Refusal):
+                known[kind.Settings.full_name(candidate)] = value
+                break
     return kind(recipe.preset_of(name, preset), seed, device, **known)
 
 
@@ -105,7 +105,7 @@ def adjusted(obfuscator: Obfuscator, windows: Windows, settings: Mapping[str, An
 
 Models = Mapping[tuple[str, int, str], Classifier]
 
-DENSE = ClassifierSettings(epochs=40, batch=512, rate=1e-3, dense=True)
+DENSE = ClassifierSettings(epochs=40, batch_size=512, learning_rate=1e-3, network="mlp")
 """The fixed models of the authors' code on MotionSense, with about as many steps as there."""
 
 
@@ -122,9 +122,9 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
         for seed in plan.seeds_for(recipe, name)
     ]
     missing = [one for one in wanted if one not in plan.models]
-    models = [Classifier(kinds[kind], seed, plan.device) for kind, seed, _ in missing]
-    fit_classifiers(models, [labelled_windows(plan.split.train, name) for *_, name in missing])
-    plan.models.update(zip(missing, models, strict=True))
+    for kind, seed, name in track(missing, "fixed classifiers"):
+        model = Classifier(kinds[kind], seed, plan.device).fit(plan.split.train, name)
+        plan.models[kind, seed, name] = model
     return {one: plan.models[one] for one in wanted}
 
 

@@ -31,7 +31,7 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
     for part in parts:
         if part not in recipe.parts:
             raise refuse_unknown(f"part of {recipe.name}", part, list(recipe.parts))
-    told = {"mode", "public", "repair"} & set(overrides)
+    told = {"mode", "privacy.public", "privacy.denoiser_weight"} & set(overrides)
     if "donors" in recipe.parts and told:
         raise Refusal(f"the rows of {recipe.name} set '{min(told)}' themselves")
     for row in recipe.rows:
