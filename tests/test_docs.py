@@ -30,9 +30,7 @@ def pages_with(language: str) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
-def test_python_examples_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All examples of a page run one after the other, with the names of those before."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
