@@ -49,11 +49,11 @@ def true_accuracy(channel: np.ndarray) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bins", "relative", "gender"),
-    [(5, True, 2.0), (3, True, 2.0), (3, False, 0.6), (5, False, 1.0), (3, False, 2.0)],
+    [(3, True, 2.0), (3, False, 0.6), (5, False, 1.0)],
 )
 def test_bound_holds_on_500_simulated_people_and_is_not_loose(bins, relative, gender):
     advantage, telling = simulated_truth(bins, relative, gender=gender)
-    bounds = simulated_bounds(200, bins, relative, gender=gender)
+    bounds = simulated_bounds(100, bins, relative, gender=gender)
     holds = np.mean([b.advantage >= advantage and b.telling >= telling for b in bounds])
     assert holds >= 0.95
     if advantage >= 0.05:
@@ -258,13 +258,6 @@ def test_no_rule_is_above_the_largest(classes, bet, sign):
         assert max(all_rules(shares, centres, bet, sign)) <= found + 1e-9
 
 
-@pytest.mark.parametrize("bet", [0.02, 0.1])
-def test_where_deviations_cost_little_the_largest_is_the_best_rule_itself(bet):
-    shares, centres = drawn_people(0, 400, 4, 2)
-    best = max(all_rules(shares, centres, bet))
-    assert _largest_of_rules(shares, centres, bet) == pytest.approx(best, abs=bet / 100)
-
-
 @pytest.mark.parametrize("size", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("others", [1, 2])
 def test_no_way_to_move_codes_gains_more_than_the_largest_quadratic(others, size):
@@ -299,18 +292,6 @@ def test_sessions_of_an_erasing_code_are_exact():
     shown = 1 - (1 - telling) ** windows
     assert bound.of_session(windows).accuracy == pytest.approx(0.6 + 0.4 * shown)
     assert bound.of_session(10_000).vacuous
-
-
-def test_sessions_of_independent_windows_hold():
-    """Exact accuracy of k windows of a binary channel, by enumeration, against the bound."""
-    channel = np.array([[0.55, 0.45], [0.45, 0.55]])
-    bound = bound_code(*people_with_codes(channel, 2000, 20, 0))
-    for windows in (1, 3, 8):
-        joint = [
-            [0.5 * math.prod(row[code] for code in run) for row in channel]
-            for run in itertools.product((0, 1), repeat=windows)
-        ]
-        assert sum(max(pair) for pair in joint) <= bound.of_session(windows).accuracy
 
 
 def test_runs_bound_what_single_windows_hide():
@@ -356,16 +337,6 @@ def test_randomized_codes_have_warners_probabilities(epsilon):
         share = np.bincount(released, minlength=count) / draws
         error = np.sqrt(table[code] * (1 - table[code]) / draws)
         assert (np.abs(share - table[code]) < 5 * error).all()
-
-
-def test_each_window_has_its_own_epsilon():
-    codes = np.zeros(20_000, int)
-    epsilon = np.where(np.arange(20_000) % 2, 50.0, 0.0)
-    released = randomize_codes(codes, 4, epsilon, np.random.default_rng(0))
-    assert (released[1::2] == 0).all()
-    assert np.mean(released[::2] == 0) == pytest.approx(0.25, abs=0.02)
-    alone = randomize_codes(np.zeros(5, int), 1, np.full(5, 0.1), np.random.default_rng(0))
-    assert (alone == 0).all()
 
 
 def test_no_group_spends_more_than_its_budget():

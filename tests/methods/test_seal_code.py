@@ -22,7 +22,6 @@ from sensorveil.methods.seal_code import (
     random_tie_breaks,
     rhythm_and_energy,
     runner_up_ratio,
-    samples_since_previous,
     typical,
 )
 
@@ -85,14 +84,6 @@ def test_filtering_uses_no_later_window():
         np.testing.assert_array_equal(part, whole[:n])
 
 
-def test_shared_samples_are_evidence_once():
-    """Ten windows of nearly the same samples weigh no more than the few samples that are new."""
-    probabilities = np.array([[0.9, 0.1], *[[0.4, 0.6]] * 10])
-    recording, rows = np.zeros(11, int), np.arange(11)
-    assert (filter_classes(probabilities, recording, rows * 0.01, 10, 1e9) == 0).all()
-    assert filter_classes(probabilities, recording, rows * 10, 10, 1e9)[-1] == 1
-
-
 def test_filtering_follows_a_change_and_never_rules_a_class_out():
     probabilities = np.array([[0.99, 0.01]] * 50 + [[0.01, 0.99]] * 50)
     found = filter_classes(probabilities, np.zeros(100, int), np.arange(100), 10, 30.0)
@@ -101,13 +92,6 @@ def test_filtering_follows_a_change_and_never_rules_a_class_out():
     assert (found[found.argmax() :] == 1).all()
     sure = np.array([[1.0, 0.0], *[[0.0, 1.0]] * 3])
     assert filter_classes(sure, np.zeros(4, int), np.arange(4) * 10, 10, 1e6)[-1] == 1
-
-
-def test_single_clips_are_classified_by_themselves():
-    probabilities = drawn(20)
-    found = filter_classes(probabilities, np.arange(20), np.zeros(20, int), 10, 30.0)
-    np.testing.assert_array_equal(found, probabilities.argmax(1))
-    assert samples_since_previous(np.zeros(0, int), np.zeros(0, int)).tolist() == []
 
 
 # Rhythm and energy, and their ranks.
@@ -239,16 +223,6 @@ def test_ranks_use_no_later_window_and_do_not_depend_on_the_order_of_rows():
     assert (one.ranks[late] != other.ranks[late]).any()
     order = np.random.default_rng(0).permutation(len(windows))
     np.testing.assert_allclose(of(windows.select(order)).ranks, one.ranks[order])
-
-
-def test_ranks_show_nothing_of_how_fast_strong_and_varied_somebody_is():
-    recording = np.zeros(30, int)
-    moment = np.random.default_rng(0).normal(size=(2, 30)) * 0.05
-    calm = of(walk(3 * np.exp(moment[0]), np.exp(moment[1]), recording))
-    lively = of(walk(6 * np.exp(3 * moment[0]), 2 * np.exp(3 * moment[1]), recording))
-    assert (lively.values > calm.values).all()
-    # Windows hold no whole number of waves, so both are measured a little wrong.
-    assert np.abs(lively.ranks - calm.ranks).mean() < 0.05
 
 
 def test_classes_have_pasts_of_their_own():

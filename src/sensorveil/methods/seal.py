@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from sensorveil.classifiers import ClassifierSettings, Ensemble
+from sensorveil.classifiers import Ensemble
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
@@ -49,7 +49,7 @@ from sensorveil.methods.seal_generators import (
     previous_windows,
 )
 from sensorveil.methods.seal_search import choose_candidate, people_folds, try_bins
-from sensorveil.methods.settings import Settings
+from sensorveil.methods.settings import ClassifierGroup, Settings
 from sensorveil.progress import track
 from sensorveil.train import derived_seed
 
@@ -58,24 +58,6 @@ _CLASSIFIER, _GENERATOR = 1, 31  # uses of derived seeds
 _UNSEEN_FOLDS = 3
 
 Bins = Annotated[int, Field(ge=1, le=99)]
-
-
-class EnsembleSettings(Settings):
-    """The classifiers of the kept attributes.
-
-    Parameters
-    ----------
-    ensemble_size
-        Number of classifiers whose probabilities are averaged; more help on unseen people.
-    width, epochs, batch_size, learning_rate
-        As in `sensorveil.classifiers.ClassifierSettings`.
-    """
-
-    ensemble_size: PositiveInt = 1
-    width: PositiveInt = 24
-    epochs: PositiveInt = 12
-    batch_size: PositiveInt = 64
-    learning_rate: PositiveFloat = 4e-3
 
 
 class CodeSettings(Settings):
@@ -153,9 +135,20 @@ class PrivacySettings(Settings):
 
 
 class SealSettings(Settings):
-    """Settings of Seal, in groups."""
+    """Settings of Seal, in groups.
 
-    classifier: EnsembleSettings = EnsembleSettings()
+    Parameters
+    ----------
+    ensemble_size
+        Number of classifiers of the kept attributes, whose probabilities are averaged.
+    classifier
+        Size and training of each.
+    code, generation, privacy
+        The code, the generator of windows, and promises.
+    """
+
+    ensemble_size: PositiveInt = 1
+    classifier: ClassifierGroup = ClassifierGroup()
     code: CodeSettings = CodeSettings()
     generation: GenerationSettings = GenerationSettings()
     privacy: PrivacySettings = PrivacySettings()
@@ -197,13 +190,9 @@ class Seal(Obfuscator):
     Settings = SealSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
-        # About the size of the papers' inference models, for a GPU.
-        "paper": {
+        "paper": {  # about the size of the papers' inference models, for a GPU
             "ensemble_size": 5,
-            "width": 64,
-            "epochs": 20,
-            "batch_size": 512,
-            "learning_rate": 3e-3,
+            "classifier": {"width": 64, "epochs": 20, "batch_size": 512, "learning_rate": 3e-3},
         },
     }
     real_hooks = True
@@ -219,7 +208,7 @@ class Seal(Obfuscator):
         generator_name = self._generator_name()
         held_out = self._held_out(windows)
         train = windows.select(~held_out)
-        classes, self.combinations_ = joint_classes(train, self.policy_.keep)
+        classes, self.kept_classes_ = joint_classes(train, self.policy_.keep)
         train, classes = train.select(classes != UNKNOWN), classes[classes != UNKNOWN]
 
         # The code: as many bins as donors allow, or as a search finds.
@@ -227,14 +216,14 @@ class Seal(Obfuscator):
         donors = donor_mask(train, movement)
         bins = self._choose_bins(train, movement, donors, rng)
         self.classifier_ = self._new_classifier()
-        self.classifier_.fit_codes(train, classes, len(self.combinations_))
+        self.classifier_.fit_codes(train, classes, len(self.kept_classes_))
 
         # Donors are classified as what they are: an application would take others for another
         # class. A class of which no donor is classified right keeps all that it has.
         right = donors & (self.classifier_.predict(train) == classes)
         donors = right | (donors & ~np.isin(classes, classes[right]))
         donor_movement = movement.select(donors)
-        self.encoder_ = Encoder(*bins).fit(donor_movement, len(self.combinations_))
+        self.encoder_ = Encoder(*bins).fit(donor_movement, len(self.kept_classes_))
         codes = self.encoder_.donor_codes(donor_movement)
 
         # The generator knows the codes that donors have; for others the nearest one stands in.
@@ -263,7 +252,7 @@ class Seal(Obfuscator):
         if not code.max_advantage:
             return max_bins
         unseen = self._movement(train, self._predict_unseen_people(train, classes))
-        num_classes, hide = len(self.combinations_), self.policy_.hide
+        num_classes, hide = len(self.kept_classes_), self.policy_.hide
         candidates = try_bins(train, movement, unseen, donors, num_classes, hide, max_bins, rng)
         best = choose_candidate(candidates, code.max_advantage)
         self.metrics_["search"] = [one.as_dict() for one in candidates]
@@ -276,13 +265,13 @@ class Seal(Obfuscator):
         the search must see that.
         """
         fold = people_folds(train.subject, _UNSEEN_FOLDS)
-        probabilities = np.empty((len(train), len(self.combinations_)))
+        probabilities = np.empty((len(train), len(self.kept_classes_)))
         for one in track(np.unique(fold).tolist(), "classifiers of other people"):
             inside = fold == one
             if inside.all():
                 raise Refusal("a search needs windows of two people or more, and there is one")
             classifier = self._new_classifier()
-            classifier.fit_codes(train.select(~inside), classes[~inside], len(self.combinations_))
+            classifier.fit_codes(train.select(~inside), classes[~inside], len(self.kept_classes_))
             probabilities[inside] = classifier.probabilities(train.select(inside))
         return self._filter(probabilities, train)
 
@@ -465,12 +454,12 @@ class Seal(Obfuscator):
             for part, learnt in parts.items()
             for name, array in learnt.state().items()
         }
-        own = {"combinations": self.combinations_, "generator_code": self.generator_code_}
+        own = {"kept_classes": self.kept_classes_, "generator_code": self.generator_code_}
         return arrays | own
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.combinations_, self.generator_code_ = state["combinations"], state["generator_code"]
-        shape, classes = self.hook_shape, len(self.combinations_)
+        self.kept_classes_, self.generator_code_ = state["kept_classes"], state["generator_code"]
+        shape, classes = self.hook_shape, len(self.kept_classes_)
         classifier = self._new_classifier()
         self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
@@ -478,10 +467,8 @@ class Seal(Obfuscator):
         self.generator_ = generator.restore(part_of(state, "generator."), shape[-1])
 
     def _new_classifier(self) -> Ensemble:
-        one = self.settings.classifier
-        settings = ClassifierSettings(one.width, one.epochs, one.batch_size, one.learning_rate)
-        seed = derived_seed(self.seed, _CLASSIFIER)
-        return Ensemble(one.ensemble_size, settings, seed, self.device)
+        settings, seed = self.settings, derived_seed(self.seed, _CLASSIFIER)
+        return Ensemble(settings.ensemble_size, settings.classifier.settings(), seed, self.device)
 
     def _new_generator(self, name: str) -> Generator:
         steps = self.settings.generation.training_steps
