@@ -24,7 +24,7 @@ from sensorveil.audit.evaluation import Evaluation
 from sensorveil.audit.results import SignalUtility
 from sensorveil.cli.main import app
 from sensorveil.cli.runs import _of_signal
-from sensorveil.data.catalog import NAMES
+from sensorveil.data.catalog import list_datasets
 from sensorveil.data.windows import Windows
 from sensorveil.methods.policy import Policy
 
@@ -197,7 +197,7 @@ def test_list(done: Command, motionsense: Path, tmp_path: Path) -> None:
         }
 
     listed = strict(done("data", "list", "--json").out)
-    assert [entry["name"] for entry in listed] == list(NAMES)
+    assert [entry["name"] for entry in listed] == list(list_datasets())
     watch = next(entry for entry in listed if entry["name"] == "watch")
     assert (watch["people"], watch["sample_rate"]) == (10, 50.0)
     # Nothing but what comes with the install and what is made on the spot is here.

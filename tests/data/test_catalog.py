@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sensorveil.data.catalog import NAMES, available, dataset, describe, load, load_whole
+from sensorveil.data.catalog import available, dataset, describe, list_datasets, load, load_whole
 from sensorveil.data.dataset import GeneratedDataset
 from sensorveil.errors import Refusal
 
-MADE = tuple(name for name in NAMES if name.startswith("simulated"))
+MADE = tuple(name for name in list_datasets() if name.startswith("simulated"))
 # A user's own table is named by its .toml file and has no card of its own.
-PUBLISHED = tuple(name for name in NAMES if name not in (*MADE, "table"))
+PUBLISHED = tuple(name for name in list_datasets() if name not in (*MADE, "table"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_datasets())
 def test_names_lead_to_their_datasets(name: str) -> None:
     made = dataset(name)
     assert made.name == name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sensorveil.data.catalog import NAMES, dataset
+from sensorveil.data.catalog import dataset, list_datasets
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.methods.registry import method
@@ -15,7 +15,7 @@ from sensorveil.recipes.reproduce import federation
 @pytest.mark.parametrize("name", names())
 def test_a_recipe_names_what_exists(name: str) -> None:
     found = recipe(name)
-    assert found.data in NAMES
+    assert found.data in list_datasets()
     assert found.split in dataset(found.data).protocol().splits
     assert not set(found.hide) & set(found.keep)
     for row in found.rows:

@@ -165,11 +165,13 @@ def _second_split(obfuscator: Obfuscator, asked: str, quick: bool, split: Split)
 
 def _has_split(split: Split, name: str) -> bool:
     """Whether the dataset has that split; a user's own table may lack it."""
-    from sensorveil.data.catalog import NAMES, dataset
+    from sensorveil.data.catalog import dataset, list_datasets
 
     origin = split.test.origin
     return bool(
-        origin and origin.dataset in NAMES and name in dataset(origin.dataset).protocol().splits
+        origin
+        and origin.dataset in list_datasets()
+        and name in dataset(origin.dataset).protocol().splits
     )
 
 

@@ -17,10 +17,10 @@ app = typer.Typer(help="Datasets: what there is, what is here, and preparing the
 @app.command("list", cls=given.Command)
 def list_datasets(quiet: given.Quiet = False, as_json: given.AsJson = False) -> None:
     """All datasets, and whether their files are here."""
-    from sensorveil.data.catalog import NAMES, available, dataset
+    from sensorveil.data.catalog import available, dataset, list_datasets
 
     screen = Screen(quiet, as_json)
-    found = [(name, dataset(name).card, available(name)) for name in NAMES]
+    found = [(name, dataset(name).card, available(name)) for name in list_datasets()]
     screen.table(
         "Datasets",
         ("name", "what", "people", "hours", "Hz", "here"),

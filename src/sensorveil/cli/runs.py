@@ -326,11 +326,11 @@ def split_of(
 
 def _origin_data(obfuscator: Obfuscator, run: Path) -> str:
     """The dataset that a run was trained on."""
-    from sensorveil.data.catalog import NAMES
+    from sensorveil.data.catalog import list_datasets
 
     if obfuscator.origin_ is None:
         raise Refusal(f"{run} does not say which data it was trained on; give --data")
-    if obfuscator.origin_.dataset not in NAMES:
+    if obfuscator.origin_.dataset not in list_datasets():
         raise Refusal(
             f"{run} was trained on the table '{obfuscator.origin_.dataset}'; name its TOML with --data"
         )

@@ -1,6 +1,6 @@
 """Recordings in, windows out."""
 
-from sensorveil.data.catalog import NAMES, dataset, folds, load
+from sensorveil.data.catalog import dataset, folds, list_datasets, load
 from sensorveil.data.dataset import Dataset
 from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -8,7 +8,6 @@ from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 
 __all__ = [
-    "NAMES",
     "UNKNOWN",
     "Card",
     "Dataset",
@@ -20,5 +19,6 @@ __all__ = [
     "Windows",
     "dataset",
     "folds",
+    "list_datasets",
     "load",
 ]

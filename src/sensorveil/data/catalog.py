@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,8 +36,26 @@ _CLASSES = {
     "simulated-images": ("simulated", "SimulatedImages"),
 }
 
-NAMES = tuple(_CLASSES)
-"""The names of all datasets."""
+_REGISTERED: dict[str, type[Dataset]] = {}
+
+DatasetClass = TypeVar("DatasetClass", bound=type[Dataset])
+
+
+def register_dataset(cls: DatasetClass) -> DatasetClass:
+    """Make a dataset of your own known by its name, as a class decorator."""
+    _REGISTERED[cls.name] = cls
+    return cls
+
+
+def list_datasets() -> tuple[str, ...]:
+    """The names of all datasets.
+
+    Examples
+    --------
+    >>> "watch" in list_datasets()
+    True
+    """
+    return (*_CLASSES, *(name for name in _REGISTERED if name not in _CLASSES))
 
 
 def dataset(name: str, **options: Any) -> Dataset:
@@ -46,7 +64,7 @@ def dataset(name: str, **options: Any) -> Dataset:
     Parameters
     ----------
     name : str
-        One of `NAMES`.
+        One of `list_datasets()`.
     **options
         For datasets that are generated.
 
@@ -85,8 +103,10 @@ def available(name: str) -> bool:
 
 
 def _dataset_class(name: str) -> Any:
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     if name not in _CLASSES:
-        raise refuse_unknown("dataset", name, NAMES)
+        raise refuse_unknown("dataset", name, list_datasets())
     module, class_name = _CLASSES[name]
     return getattr(import_module(f"sensorveil.data.{module}"), class_name)
 

@@ -20,6 +20,8 @@ PREPARED = "prepared.safetensors"
 class Dataset(ABC):
     """One dataset: a subclass has a name and `read`; `protocols/NAME.toml` says the rest.
 
+    A dataset outside of this package brings that TOML as the text `toml`.
+
     Its files are looked for where the user says (`source`), else in the folder `name` under
     `SENSORVEIL_DATA` (or the user's data folder): first the prepared form, then the authors'.
     """
@@ -28,6 +30,9 @@ class Dataset(ABC):
     folder: ClassVar[str | None] = None
     """The dataset whose folder is taken where this one has none of its own."""
 
+    toml: ClassVar[str] = ""
+    """Card and protocol of a dataset that is not part of this package."""
+
     @abstractmethod
     def read(self, source: Path) -> Recordings:
         """Reads all recordings from a folder or file in the authors' or the compact layout."""
@@ -35,11 +40,11 @@ class Dataset(ABC):
     @property
     def card(self) -> Card:
         """What its authors publish about it."""
-        return packaged_card(self.name)
+        return packaged_card(self.name, self.toml)
 
     def protocol(self) -> Protocol:
         """How its recordings become windows."""
-        return packaged_protocol(self.name)
+        return packaged_protocol(self.name, self.toml)
 
     def corpus(self, source: Path | None = None) -> Corpus:
         """Its recordings by its protocol, from the prepared form where there is one."""

@@ -324,7 +324,7 @@ class Card(Section):
     subject: str = "the person"
 
 
-def packaged_protocol(dataset: str) -> Protocol:
+def packaged_protocol(dataset: str, text: str = "") -> Protocol:
     """The protocol that comes with the package.
 
     Examples
@@ -333,12 +333,12 @@ def packaged_protocol(dataset: str) -> Protocol:
     >>> protocol.window.length, [channel.name for channel in protocol.channels]
     (128, ['rotation rate magnitude', 'acceleration magnitude'])
     """
-    content = _packaged(dataset)
+    content = _packaged(dataset, text)
     del content["card"]
     return validated(Protocol, content, f"{dataset}.toml")
 
 
-def packaged_card(dataset: str) -> Card:
+def packaged_card(dataset: str, text: str = "") -> Card:
     """The card that comes with the package.
 
     Examples
@@ -346,12 +346,16 @@ def packaged_card(dataset: str) -> Card:
     >>> packaged_card("watch").people
     10
     """
-    return validated(Card, _packaged(dataset)["card"], f"{dataset}.toml, card")
+    return validated(Card, _packaged(dataset, text)["card"], f"{dataset}.toml, card")
 
 
-def _packaged(dataset: str) -> dict[str, Any]:
-    """The content of a packaged file; one that `extends` another says only what differs."""
-    text = (files("sensorveil.data") / "protocols" / f"{dataset}.toml").read_text("utf-8")
+def _packaged(dataset: str, text: str = "") -> dict[str, Any]:
+    """The content of a packaged file, or of the text that a dataset of somebody else brings.
+
+    One that `extends` another says only what differs.
+    """
+    if not text:
+        text = (files("sensorveil.data") / "protocols" / f"{dataset}.toml").read_text("utf-8")
     content = tomllib.loads(text)
     if "extends" not in content:
         return content
