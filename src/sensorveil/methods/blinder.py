@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from sensorveil.classifiers import Classifier, ClassifierSettings
@@ -29,10 +29,11 @@ from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.settings import Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
-Weights = Mapping[str, torch.Tensor]
+Weights = Mapping[str, Tensor]
 """Weights of a `BlinderNetwork` by name, as in its state."""
 
 CLASSIFIER_SEED, NETWORK_SEED, TRAINING_SEED = 1, 2, 3
+_BATCH_SIZE = 4096  # windows that go through the networks at once
 
 
 # Settings.
@@ -220,43 +221,33 @@ class BlinderNetwork(nn.Module):
         if texture:
             self.texture = nn.Parameter(torch.zeros(num_kept, channels, length // 2 + 1))
 
-    def encode(
-        self, windows: torch.Tensor, weights: Weights | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def encode(self, windows: Tensor, weights: Weights | None = None) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the code Z, (n, latent_size) each, also by given weights."""
         mean, log_variance = self._run("encoder", windows, weights).chunk(2, dim=-1)
         return mean, log_variance
 
     def decode(
-        self,
-        z: torch.Tensor,
-        hidden: torch.Tensor,
-        kept: torch.Tensor,
-        weights: Weights | None = None,
-    ) -> torch.Tensor:
+        self, z: Tensor, hidden: Tensor, kept: Tensor, weights: Weights | None = None
+    ) -> Tensor:
         """Windows from codes and one-hot classes: the decoder sees Z, Y and Y-bar."""
         return self._run("decoder", torch.cat([z, hidden, kept], dim=-1), weights)
 
-    def discriminate(
-        self, z: torch.Tensor, weights: Weights | None = None
-    ) -> tuple[torch.Tensor, ...]:
+    def discriminate(self, z: Tensor, weights: Weights | None = None) -> tuple[Tensor, ...]:
         """Log-probabilities of each hidden attribute's classes, from codes alone."""
-        numbers = range(len(self.num_hidden))
-        return tuple(self._run(f"discriminators.{n}", z, weights).log_softmax(-1) for n in numbers)
+        logits = (self._run(f"discriminators.{n}", z, weights) for n in range(len(self.num_hidden)))
+        return tuple(one.log_softmax(-1) for one in logits)
 
-    def add_texture(
-        self, made: torch.Tensor, kept: torch.Tensor, noise: torch.Tensor
-    ) -> torch.Tensor:
+    def add_texture(self, made: Tensor, kept: Tensor, noise: Tensor) -> Tensor:
         """Windows with white noise, shaped to the power that the decoder leaves out."""
         amplitude = (log_power(self.texture, kept) / 2).exp()
         shaped = torch.fft.rfft(noise, norm="ortho") * amplitude
         return made + torch.fft.irfft(shaped, n=made.shape[-1], norm="ortho")
 
-    def flatten(self, weights: Weights) -> torch.Tensor:
+    def flatten(self, weights: Weights) -> Tensor:
         """All weights as one vector, the discriminators' last: what clients and server exchange."""
         return torch.cat([weights[name].flatten() for name in self._names()])
 
-    def unflatten(self, vector: torch.Tensor) -> tuple[Weights, Weights]:
+    def unflatten(self, vector: Tensor) -> tuple[Weights, Weights]:
         """The autoencoder's and the discriminators' weights by name, as views of a vector."""
         parameters, names = dict(self.named_parameters()), self._names()
         parts = vector.split([parameters[name].numel() for name in names])
@@ -269,14 +260,10 @@ class BlinderNetwork(nn.Module):
         names = [name for name, _ in self.named_parameters()]
         return sorted(names, key=lambda name: name.startswith("discriminators."))
 
-    def _run(self, part: str, x: torch.Tensor, weights: Weights | None) -> torch.Tensor:
+    def _run(self, part: str, x: Tensor, weights: Weights | None) -> Tensor:
         module = self.get_submodule(part)
-        out: torch.Tensor = (
-            module(x)
-            if weights is None
-            else functional_call(module, part_of(weights, f"{part}."), x)
-        )
-        return out
+        own = module.state_dict(keep_vars=True) if weights is None else part_of(weights, f"{part}.")
+        return cast(Tensor, functional_call(module, own, x))
 
 
 def _mlp(sizes: Sequence[int]) -> nn.Sequential:
@@ -348,18 +335,18 @@ def _init_for_relu(part: nn.Sequential) -> None:
         layer.weight.normal_(std=math.sqrt(gain / inputs))
 
 
-def log_power(texture: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+def log_power(texture: Tensor, kept: Tensor) -> Tensor:
     """Logarithm of a texture's power at each frequency, for one-hot kept classes."""
     return _LOG_POWER_SCALE * torch.einsum("nk,kcf->ncf", kept, texture)
 
 
-def whittle_loss(log_power: torch.Tensor, residuals: torch.Tensor) -> torch.Tensor:
+def whittle_loss(log_power: Tensor, residuals: Tensor) -> Tensor:
     """Whittle's negative log-likelihood of residuals as noise of that power."""
     power = torch.fft.rfft(residuals, norm="ortho").abs().square()
     return (log_power + power * (-log_power).exp()).mean()
 
 
-def one_hot(codes: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+def one_hot(codes: Tensor, sizes: Sequence[int]) -> Tensor:
     """Classes (..., attributes) as one-hot vectors side by side, (..., sum of sizes).
 
     >>> one_hot(torch.tensor([[1, 0]]), (2, 3))
@@ -372,9 +359,7 @@ def one_hot(codes: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return torch.cat(parts, dim=-1).float()
 
 
-def sample_code(
-    mean: torch.Tensor, log_variance: torch.Tensor, noise: torch.Tensor
-) -> torch.Tensor:
+def sample_code(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
     """Equation (1)."""
     return mean + torch.exp(log_variance / 2) * noise
 
@@ -387,7 +372,7 @@ ERROR_SCALE, SCALE = 256.0, 75.0
 Divided by two above and below, it is (256 MSE + beta KL) / 75 - gamma CE.
 """
 
-Scores = Callable[[torch.Tensor], torch.Tensor]
+Scores = Callable[[Tensor], Tensor]
 """From windows in standard units to the logits of a fixed classifier."""
 
 
@@ -397,11 +382,11 @@ class Batch(NamedTuple):
     `warm_up` is the share of the loss weights that counts, for all but alpha.
     """
 
-    windows: torch.Tensor
-    kept: torch.Tensor
-    hidden: torch.Tensor
-    noise: torch.Tensor
-    warm_up: float | torch.Tensor = 1.0
+    windows: Tensor
+    kept: Tensor
+    hidden: Tensor
+    noise: Tensor
+    warm_up: float | Tensor = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,12 +407,12 @@ class BlinderLoss:
 
     network: BlinderNetwork
     settings: LossSettings = field(default_factory=LossSettings)
-    error_weights: torch.Tensor | None = None
+    error_weights: Tensor | None = None
     classifiers: Sequence[Sequence[Scores]] = ()
 
     def discriminator(
-        self, weights: Weights, z: torch.Tensor, hidden: torch.Tensor, bounded: bool = False
-    ) -> torch.Tensor:
+        self, weights: Weights, z: Tensor, hidden: Tensor, bounded: bool = False
+    ) -> Tensor:
         """Equation (3): the discriminators' cross-entropy, added up over hidden attributes.
 
         With `bounded` it is K (1 - p) for K classes instead of -log p: as steep at chance level.
@@ -439,11 +424,11 @@ class BlinderLoss:
             total = total + (truth.shape[-1] * (1 - log_p.exp()) if bounded else -log_p).mean()
         return total
 
-    def autoencoder(self, weights: Weights, discriminators: Weights, batch: Batch) -> torch.Tensor:
+    def autoencoder(self, weights: Weights, discriminators: Weights, batch: Batch) -> Tensor:
         """Equation (4), which encoder and decoder minimise against these discriminators."""
         return self._autoencoder(weights, discriminators, batch)[0]
 
-    def joint(self, weights: Weights, discriminators: Weights, batch: Batch) -> torch.Tensor:
+    def joint(self, weights: Weights, discriminators: Weights, batch: Batch) -> Tensor:
         """Loss (4) plus loss (3), each with the other's weights fixed.
 
         The gradient of the sum is each player's own; a texture learns its likelihood beside them.
@@ -458,7 +443,7 @@ class BlinderLoss:
 
     def _autoencoder(
         self, weights: Weights, discriminators: Weights, batch: Batch
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Equation (4), the codes, and what the decoder made of them."""
         network, chosen = self.network, self.settings
         mean, log_variance = network.encode(batch.windows, weights)
@@ -475,9 +460,7 @@ class BlinderLoss:
         total = chosen.alpha * ERROR_SCALE * error.mean() / SCALE + batch.warm_up * penalty  # (4)
         return total, z, made
 
-    def _classifier(
-        self, weights: Weights, z: torch.Tensor, made: torch.Tensor, batch: Batch
-    ) -> torch.Tensor:
+    def _classifier(self, weights: Weights, z: Tensor, made: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of fixed classifiers for the classes that the decoder was given.
 
         These are the window's own hidden classes, and the next ones.
@@ -564,7 +547,7 @@ class Blinder(Obfuscator):
         hidden_one_hot = one_hot(self._tensor(hidden), network.num_hidden)
         warm_up = torch.ones((), device=self.device)
 
-        def batch_loss(index: torch.Tensor) -> torch.Tensor:
+        def batch_loss(index: Tensor) -> Tensor:
             noise = torch.randn(len(index), network.latent_size, device=self.device)
             x = signal[index].flatten(1, -2)
             batch = Batch(x, kept_one_hot[index], hidden_one_hot[index], noise, warm_up)
@@ -577,14 +560,7 @@ class Blinder(Obfuscator):
             network,
             batch_loss,
             len(positions),
-            TrainConfig(
-                chosen.training.epochs,
-                chosen.training.batch_size,
-                chosen.training.learning_rate,
-                weight_decay=0.0,
-                max_grad_norm=None,
-                schedule=chosen.training.schedule,
-            ),
+            TrainConfig(**chosen.training.as_dict(), weight_decay=0.0, max_grad_norm=None),
             derived_seed(self.seed, TRAINING_SEED),
             self.device,
             self.checkpoint,
@@ -598,20 +574,17 @@ class Blinder(Obfuscator):
     ) -> np.ndarray:
         """Section 5.2: the kept class is predicted, the hidden one replaced."""
         count, network, texture = len(windows), self.network_, self.settings.loss.texture
-        kept = self._tensor(np.eye(network.num_kept, dtype=np.float32)[self._predict(0, windows)])
+        kept = self._tensor(self._predicted(0, windows))
         if self.settings.modification == "deterministic":  # a bijection: each class to the next
-            hidden = [
-                (self._predict(n, windows) + 1) % size
-                for n, size in enumerate(network.num_hidden, start=1)
-            ]
+            given = [np.roll(one, 1, axis=1) for one in self._predicted_hidden(windows)]
         else:
-            hidden = [rng.integers(size, size=count) for size in network.num_hidden]
-        hidden_one_hot = one_hot(self._tensor(np.stack(hidden, axis=1)), network.num_hidden)
+            given = [_eye(size)[rng.integers(size, size=count)] for size in network.num_hidden]
+        hidden = self._tensor(np.concatenate(given, axis=1))
         noise = rng.standard_normal((count, network.latent_size), dtype=np.float32)
         out = np.empty((count, *windows.shape), np.float32)
         for rows in batches(count, self.device, size=_BATCH_SIZE):
             z = sample_code(*self._encode(windows, rows), self._tensor(noise[rows]))
-            made = network.decode(z, hidden_one_hot[rows], kept[rows])
+            made = network.decode(z, hidden[rows], kept[rows])
             if texture:
                 white = rng.standard_normal(made.shape, dtype=np.float32) * np.float32(texture)
                 made = network.add_texture(made, kept[rows], self._tensor(white))
@@ -621,26 +594,22 @@ class Blinder(Obfuscator):
     @torch.inference_mode()
     def _condition(self, windows: Windows) -> np.ndarray:
         """The predicted kept class, the code's mean and variance, the hidden class if predicted."""
-        parts = [np.eye(self.network_.num_kept, dtype=np.float32)[self._predict(0, windows)]]
         codes = [
             torch.cat(self._encode(windows, rows), dim=1).cpu().numpy()
             for rows in batches(len(windows), self.device, size=_BATCH_SIZE)
         ]
-        parts.append(np.concatenate(codes))
-        if self.settings.modification == "deterministic":
-            parts += [
-                np.eye(size, dtype=np.float32)[self._predict(n, windows)]
-                for n, size in enumerate(self.network_.num_hidden, start=1)
-            ]
+        deterministic = self.settings.modification == "deterministic"
+        hidden = self._predicted_hidden(windows) if deterministic else []
+        parts = [self._predicted(0, windows), np.concatenate(codes), *hidden]
         return np.concatenate(parts, axis=1)
 
     # What a federation needs.
 
-    def weights(self) -> torch.Tensor:
+    def weights(self) -> Tensor:
         """The weights of all networks as one vector."""
         return self.network_.flatten(self.network_.state_dict())
 
-    def with_weights(self, vector: torch.Tensor) -> Self:
+    def with_weights(self, vector: Tensor) -> Self:
         """A copy with other weights, in the order of `weights`."""
         self._check_fitted()
         other = copy.copy(self)
@@ -722,22 +691,25 @@ class Blinder(Obfuscator):
         return Classifier(settings, derived_seed(self.seed, CLASSIFIER_SEED), self.device)
 
     def _train_classifier(
-        self, windows: Windows, attributes: tuple[str, ...], mlp: bool = False
+        self, windows: Windows, attributes: Sequence[str], mlp: bool = False
     ) -> Classifier:
         codes, combinations = joint_classes(windows, attributes)
-        known = codes != UNKNOWN
-        return self._classifier(mlp).fit_codes(
-            windows.select(known), codes[known], len(combinations)
-        )
+        known = windows.select(codes != UNKNOWN)
+        return self._classifier(mlp).fit_codes(known, codes[codes != UNKNOWN], len(combinations))
 
-    def _predict(self, number: int, windows: Windows) -> np.ndarray:
-        return self.classifiers_[number].predict(windows)
+    def _predicted(self, number: int, windows: Windows) -> np.ndarray:
+        """The predicted classes, one-hot: the kept one, or that of a hidden attribute."""
+        classifier = self.classifiers_[number]
+        return _eye(classifier.num_classes_)[classifier.predict(windows)]
+
+    def _predicted_hidden(self, windows: Windows) -> list[np.ndarray]:
+        return [self._predicted(n, windows) for n in range(1, len(self.classifiers_))]
 
     def _scores(self, classifier: Classifier) -> Scores:
         shape = self._window_shape()
         return lambda made: classifier.scores(made.unflatten(1, shape[:-1]))
 
-    def _encode(self, windows: Windows, rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+    def _encode(self, windows: Windows, rows: slice) -> tuple[Tensor, Tensor]:
         return self.network_.encode(self._tensor(windows.batch(rows)).flatten(1, -2))
 
     def _window_shape(self) -> tuple[int, ...]:
@@ -757,7 +729,7 @@ class Blinder(Obfuscator):
             texture=texture,
         ).to(self.device)
 
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+    def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
@@ -786,8 +758,8 @@ class Blinder(Obfuscator):
         ]
 
 
-_BATCH_SIZE = 4096
-"""Windows that go through the networks at once."""
+def _eye(size: int) -> np.ndarray:
+    return np.eye(size, dtype=np.float32)
 
 
 def warm_up_share(done: float, warm_up: float) -> float:
