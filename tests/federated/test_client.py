@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.client import (
     ClientDataset,
@@ -15,6 +17,7 @@ from sensorveil.federated.client import (
     client_update,
     draw,
     gather,
+    known_classes,
     people_of,
     select,
     unbalance,
@@ -22,7 +25,7 @@ from sensorveil.federated.client import (
 from sensorveil.federated.meta_learning import meta_gradient
 from sensorveil.federated.server import FederatedServer
 from sensorveil.federated.simulation import LocalClients
-from sensorveil.methods.blinder import BlinderNetwork
+from sensorveil.methods.blinder import Blinder, BlinderNetwork
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,27 @@ def test_one_client_without_adaptation_is_central_training_step_by_step(start, w
 def test_too_few_windows_for_a_batch_are_refused(start, windows, config):
     with pytest.raises(Refusal, match="client 7 has 3 windows; a batch takes 8"):
         ClientDataset.of(start, windows.select([0, 1, 2]), config, 7)
+
+
+def test_classes_are_counted_as_in_training_and_found_by_name(windows, small):
+    """A person's own table may list but the classes that are in it."""
+    blinder = Blinder(**small).fit(windows, ["activity", "weight"], "gender")
+    one = windows.select(np.flatnonzero(windows.subject == 3))  # a person of one gender
+    positions, kept, hidden = known_classes(blinder, one)
+    assert len(positions) == len(one)
+    assert set(hidden[:, 0]) == {1}
+    codes = np.stack([one.labels["activity"], one.labels["weight"]], axis=1)
+    np.testing.assert_array_equal(blinder.kept_classes_[kept], codes)
+    strange = Windows.from_signal(one.signal, {**one.labels, "activity": [7] * len(one)}, 50.0)
+    assert len(known_classes(blinder, strange)[0]) == 0
+    short = replace(
+        one,
+        labels={**one.labels, "gender": np.zeros(len(one), int)},
+        classes={**one.classes, "gender": ("1",)},
+    )
+    np.testing.assert_array_equal(known_classes(blinder, short)[2], hidden)
+    unsure = replace(short, labels={**short.labels, "gender": np.full(len(one), -1)})
+    assert len(known_classes(blinder, unsure)[0]) == 0
 
 
 # Balancing.

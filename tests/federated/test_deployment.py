@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from sensorveil.data.windows import Windows
 from sensorveil.federated import client_app, strategy
+from sensorveil.federated.client import known_classes
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.dataset import DataSource
 from sensorveil.federated.server import ServerState
@@ -188,7 +189,7 @@ def test_a_killed_node_and_a_killed_link_lose_nothing(deployment, tmp_path, smal
 def error_of(run: Blinder, windows: Windows) -> float:
     """Mean squared error of the output, in standard units: the output of the mean code."""
     own = windows.standardized(run.scaling_)
-    _, kept, hidden = run.known_classes(windows)
+    _, kept, hidden = known_classes(run, windows)
     x = torch.from_numpy(own.signal)
     with torch.no_grad():
         mean, _ = run.network_.encode(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -348,28 +347,6 @@ def test_other_classifiers_predict_the_classes_that_the_decoder_was_given():
         return sum(float((models[n].predict(output) != given[n]).mean()) for n in given)
 
     assert errors(1.0) < 0.5 * errors(0.0)
-
-
-def test_classes_are_counted_as_in_training_and_found_by_name():
-    """A person's own table may list but the classes that are in it."""
-    windows = example_windows()
-    blinder = Blinder(**QUICK).fit(windows, ["activity", "weight"], "gender")
-    one = windows.select(np.flatnonzero(windows.subject == 3))  # a person of one gender
-    positions, kept, hidden = blinder.known_classes(one)
-    assert len(positions) == len(one)
-    assert set(hidden[:, 0]) == {1}
-    codes = np.stack([one.labels["activity"], one.labels["weight"]], axis=1)
-    np.testing.assert_array_equal(blinder.kept_classes_[kept], codes)
-    strange = Windows.from_signal(one.signal, {**one.labels, "activity": [7] * len(one)}, 50.0)
-    assert len(blinder.known_classes(strange)[0]) == 0
-    short = replace(
-        one,
-        labels={**one.labels, "gender": np.zeros(len(one), int)},
-        classes={**one.classes, "gender": ("1",)},
-    )
-    np.testing.assert_array_equal(blinder.known_classes(short)[2], hidden)
-    unsure = replace(short, labels={**short.labels, "gender": np.full(len(one), -1)})
-    assert len(blinder.known_classes(unsure)[0]) == 0
 
 
 @pytest.mark.parametrize(

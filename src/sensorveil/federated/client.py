@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.func import vmap
 
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.meta_learning import AdamState, MetaBatch, adam_step, meta_gradient
@@ -30,6 +30,37 @@ def people_of(windows: Windows) -> dict[int, Windows]:
     }
 
 
+def known_classes(run: Blinder, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Windows of one person whose classes are all known from a run's training.
+
+    Classes are matched by name: one person's data may list few of them.
+
+    Returns
+    -------
+    positions, kept, hidden
+        Which windows, their kept class (n,), their hidden classes (n, attributes).
+    """
+    run._check_alike(windows)
+    kept = _codes_of(run, windows, run.policy_.keep, run.kept_classes_)
+    of_hidden = zip(run.policy_.hide, run.hidden_classes_, strict=True)
+    hidden = np.stack([_codes_of(run, windows, (name,), own) for name, own in of_hidden], axis=1)
+    known = np.flatnonzero((kept != UNKNOWN) & (hidden != UNKNOWN).all(1))
+    return known, kept[known], hidden[known]
+
+
+def _codes_of(
+    run: Blinder, windows: Windows, attributes: Sequence[str], combinations: np.ndarray
+) -> np.ndarray:
+    """The number of each window's combination of classes; UNKNOWN where it is none of them."""
+    columns = []
+    for name in attributes:
+        known = run.classes_[name]
+        place = [known.index(c) if c in known else UNKNOWN for c in windows.classes[name]]
+        columns.append(np.array([*place, UNKNOWN])[windows.codes(name)])
+    matches = (np.stack(columns, axis=1)[:, None] == combinations).all(2)
+    return np.where(matches.any(1), matches.argmax(1), UNKNOWN)
+
+
 @dataclass(frozen=True, eq=False)
 class ClientDataset:
     """One person's windows (n, channels, length) in standard units, and their classes."""
@@ -46,7 +77,7 @@ class ClientDataset:
         cls, start: Blinder, windows: Windows, config: FederationConfig, client: int
     ) -> ClientDataset:
         """A client's windows of known classes, resampled as the configuration says."""
-        positions, kept, hidden = start.known_classes(windows)
+        positions, kept, hidden = known_classes(start, windows)
         own = windows.select(positions).standardized(start.scaling_)
         signal = torch.from_numpy(own.signal).flatten(1, -2).numpy()
         data, seed = (signal, kept, hidden), derived_seed(config.seed, client)

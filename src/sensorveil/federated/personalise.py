@@ -6,7 +6,7 @@ import numpy as np
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.federated.client import ClientDataset, draw, gather, select
+from sensorveil.federated.client import ClientDataset, draw, gather, known_classes, select
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.meta_learning import adapt
 from sensorveil.methods.blinder import Blinder
@@ -60,7 +60,7 @@ def personalise(
     seed
         Of the batches and shadow samples, which each step draws anew.
     """
-    known = len(run.known_classes(windows)[0])
+    known = len(known_classes(run, windows)[0])
     if known < MIN_WINDOWS:
         named = ", ".join((*run.policy_.keep, *run.policy_.hide))
         raise Refusal(

@@ -21,12 +21,12 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sensorveil.classifiers import Classifier, ClassifierSettings
+from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import UNKNOWN, Windows, batches, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
-from sensorveil.methods.settings import Settings
+from sensorveil.methods.settings import ClassifierGroup, Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
 Weights = Mapping[str, Tensor]
@@ -46,11 +46,9 @@ class NetworkSettings(Settings):
     ----------
     hidden_sizes
         The encoder's four hidden layers, as in the authors' code; the decoder has them in reverse.
-    convolutional
-        Whether the encoder's first two layers and the decoder's last two are convolutions, as in
-        the paper on MotionSense, or dense, as on MobiAct.
-    filters
-        Filters of the first convolution; the second has twice as many.
+    convolutional, filters
+        Whether the outer two layers are convolutions, as in the paper on MotionSense, or dense, as
+        on MobiAct; and the filters of the first, while the second has twice as many.
     latent_size
         Numbers in the code Z.
     """
@@ -105,15 +103,6 @@ class TrainingSettings(Settings):
     schedule: Literal["one_cycle", "constant"] = "constant"
 
 
-class PredictorSettings(Settings):
-    """Classifiers of kept and hidden classes; see `sensorveil.classifiers.ClassifierSettings`."""
-
-    width: PositiveInt = 24
-    epochs: PositiveInt = 40
-    batch_size: PositiveInt = 512
-    learning_rate: PositiveFloat = 2e-3
-
-
 class BlinderSettings(Settings):
     """Settings of Blinder, in groups.
 
@@ -131,7 +120,7 @@ class BlinderSettings(Settings):
     network: NetworkSettings = NetworkSettings()
     loss: LossSettings = LossSettings()
     training: TrainingSettings = TrainingSettings()
-    classifier: PredictorSettings = PredictorSettings()
+    classifier: ClassifierGroup = ClassifierGroup(epochs=40, batch_size=512, learning_rate=2e-3)
     modification: Literal["stochastic", "deterministic"] = "stochastic"
 
     @property
@@ -175,14 +164,10 @@ class BlinderNetwork(nn.Module):
     ----------
     channels, length
         Shape of a window.
-    num_kept
-        Number of kept classes.
-    num_hidden
-        Number of classes of each hidden attribute.
-    settings
-        Sizes of the layers.
-    discriminator_sizes
-        Hidden layers of each discriminator, as in the authors' code.
+    num_kept, num_hidden
+        Number of kept classes, and of classes of each hidden attribute.
+    settings, discriminator_sizes
+        Hidden layers; the discriminators' are those of the authors' code.
     texture
         Whether the power of what the decoder leaves out is learnt.
 
@@ -321,12 +306,10 @@ def _convolutional_layers(
 def _init_for_relu(part: nn.Sequential) -> None:
     """Initial weights of He and others (2015), which keep the variance from layer to layer.
 
-    With torch's own the variance falls sixfold a layer, and the divergence silences the code before
-    anything of a window reaches the decoder.
+    With torch's own it falls sixfold a layer, and the divergence silences the code too early.
     """
-    layers = [
-        layer for layer in part if isinstance(layer, nn.Linear | nn.Conv1d | nn.ConvTranspose1d)
-    ]
+    with_weights = nn.Linear | nn.Conv1d | nn.ConvTranspose1d
+    layers = [layer for layer in part if isinstance(layer, with_weights)]
     for layer in layers:
         inputs = layer.weight[0].numel()
         if isinstance(layer, nn.ConvTranspose1d):
@@ -367,26 +350,20 @@ def sample_code(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
 # Section 4.2: the losses.
 
 ERROR_SCALE, SCALE = 256.0, 75.0
-"""The authors' code minimises (512 MSE + 4 KL) / 150 - 0.2 CE and calls that beta = 2, gamma = 0.2.
-
-Divided by two above and below, it is (256 MSE + beta KL) / 75 - gamma CE.
-"""
+"""The authors' code has (512 MSE + 4 KL) / 150 - 0.2 CE for alpha = 1, beta = 2, gamma = 0.2."""
 
 Scores = Callable[[Tensor], Tensor]
 """From windows in standard units to the logits of a fixed classifier."""
 
 
 class Batch(NamedTuple):
-    """Windows (n, channels, length), one-hot classes, and the noise of equation (1).
-
-    `warm_up` is the share of the loss weights that counts, for all but alpha.
-    """
+    """Windows (n, channels, length), one-hot classes, and the noise of equation (1)."""
 
     windows: Tensor
     kept: Tensor
     hidden: Tensor
     noise: Tensor
-    warm_up: float | Tensor = 1.0
+    warm_up: float | Tensor = 1.0  # share of the loss weights that counts, for all but alpha
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,14 +372,12 @@ class BlinderLoss:
 
     Parameters
     ----------
-    network
-        The networks; the weights are given to the methods.
-    settings
-        Weights of the terms.
+    network, settings
+        The networks, and the weights of the terms.
     error_weights
         Weight of each kept class's reconstruction error; None weighs all alike.
     classifiers
-        Fixed classifiers for the kept class, then for each hidden attribute.
+        Fixed classifiers for the kept class, and for each hidden attribute.
     """
 
     network: BlinderNetwork
@@ -466,10 +441,11 @@ class BlinderLoss:
         These are the window's own hidden classes, and the next ones.
         """
         sizes = self.network.num_hidden
-        following = [part.roll(1, dims=-1) for part in batch.hidden.split(sizes, dim=-1)]
-        moved = self.network.decode(z, torch.cat(following, dim=-1), batch.kept, weights)
+        rolled = [part.roll(1, dims=-1) for part in batch.hidden.split(sizes, dim=-1)]
+        following = torch.cat(rolled, dim=-1)
+        moved = self.network.decode(z, following, batch.kept, weights)
         windows = torch.cat([made, moved])
-        hidden = torch.cat([batch.hidden, torch.cat(following, dim=-1)]).split(sizes, dim=-1)
+        hidden = torch.cat([batch.hidden, following]).split(sizes, dim=-1)
         truths = [torch.cat([batch.kept, batch.kept]), *hidden]
         losses = [
             -(truth * scores(windows).log_softmax(-1)).sum(-1).mean() / len(several)
@@ -496,11 +472,6 @@ class Blinder(Obfuscator):
     seed, device, **settings
         As in every method; see `BlinderSettings`.
 
-    References
-    ----------
-    Yang and Ardakanian (2022). Blinder: End-to-end Privacy Protection in Sensing Systems via
-    Personalized Federated Learning. arXiv:2209.12046.
-
     Examples
     --------
     >>> from sensorveil.methods.conformance import example_windows
@@ -519,17 +490,14 @@ class Blinder(Obfuscator):
     settings: BlinderSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        chosen, hide = self.settings, self.policy_.hide
-        self.kept_classes_ = joint_classes(windows, self.policy_.keep)[1]
-        self.hidden_classes_ = [joint_classes(windows, (name,))[1] for name in hide]
+        chosen, attributes = self.settings, self._attributes()
+        classes = [joint_classes(windows, names)[1] for names in attributes]
+        self.kept_classes_, self.hidden_classes_ = classes[0], classes[1:]
         self.variance_ = self._class_variance(windows)
-        attributes = [self.policy_.keep, *((name,) for name in hide)]
         predicted = attributes if chosen.predicts_hidden else attributes[:1]
         self.classifiers_ = [self._train_classifier(windows, names) for names in predicted]
-        self.mlps_ = [
-            self._train_classifier(windows, names, mlp=True)
-            for names in (attributes if chosen.loss.classifier_weight > 0 else ())
-        ]
+        fixed = attributes if chosen.loss.classifier_weight > 0 else []
+        self.mlps_ = [self._train_classifier(windows, names, mlp=True) for names in fixed]
         self.metrics_["classifier_loss"] = [round(x, 5) for x in self.classifiers_[0].losses_]
         with seeded(derived_seed(self.seed, NETWORK_SEED)):
             self.network_ = self._build_network()
@@ -538,19 +506,20 @@ class Blinder(Obfuscator):
 
     def _train_network(self, windows: Windows) -> None:
         """Adam on losses (3) and (4) together, one step of both players a batch."""
-        positions, kept, hidden = self.known_classes(windows)
-        if not len(positions):
-            raise Refusal("no window has a known class of all that is kept and hidden")
         chosen, network, loss = self.settings, self.network_, self.loss()
-        signal = windows.select(positions).on(self.device)
-        kept_one_hot = one_hot(self._tensor(kept[:, None]), (network.num_kept,))
-        hidden_one_hot = one_hot(self._tensor(hidden), network.num_hidden)
+        codes = np.stack([joint_classes(windows, one)[0] for one in self._attributes()], axis=1)
+        known = (codes != UNKNOWN).all(1)
+        if not known.any():
+            raise Refusal("no window has a known class of all that is kept and hidden")
+        signal, classes = windows.select(known).on(self.device), self._tensor(codes[known])
+        kept = one_hot(classes[:, :1], (network.num_kept,))
+        hidden = one_hot(classes[:, 1:], network.num_hidden)
         warm_up = torch.ones((), device=self.device)
 
         def batch_loss(index: Tensor) -> Tensor:
             noise = torch.randn(len(index), network.latent_size, device=self.device)
             x = signal[index].flatten(1, -2)
-            batch = Batch(x, kept_one_hot[index], hidden_one_hot[index], noise, warm_up)
+            batch = Batch(x, kept[index], hidden[index], noise, warm_up)
             weights = dict(network.named_parameters())
             with torch.autocast(x.device.type, enabled=False):
                 return loss.joint(weights, weights, batch)
@@ -559,7 +528,7 @@ class Blinder(Obfuscator):
             "blinder",
             network,
             batch_loss,
-            len(positions),
+            int(known.sum()),
             TrainConfig(**chosen.training.as_dict(), weight_decay=0.0, max_grad_norm=None),
             derived_seed(self.seed, TRAINING_SEED),
             self.device,
@@ -574,12 +543,13 @@ class Blinder(Obfuscator):
     ) -> np.ndarray:
         """Section 5.2: the kept class is predicted, the hidden one replaced."""
         count, network, texture = len(windows), self.network_, self.settings.loss.texture
-        kept = self._tensor(self._predicted(0, windows))
+        kept = self._predicted(0, windows)
         if self.settings.modification == "deterministic":  # a bijection: each class to the next
-            given = [np.roll(one, 1, axis=1) for one in self._predicted_hidden(windows)]
+            given = [one.roll(1, dims=1) for one in self._predicted_hidden(windows)]
+            hidden = torch.cat(given, dim=1)
         else:
-            given = [_eye(size)[rng.integers(size, size=count)] for size in network.num_hidden]
-        hidden = self._tensor(np.concatenate(given, axis=1))
+            drawn = [rng.integers(size, size=count) for size in network.num_hidden]
+            hidden = one_hot(self._tensor(np.stack(drawn, axis=1)), network.num_hidden)
         noise = rng.standard_normal((count, network.latent_size), dtype=np.float32)
         out = np.empty((count, *windows.shape), np.float32)
         for rows in batches(count, self.device, size=_BATCH_SIZE):
@@ -595,13 +565,13 @@ class Blinder(Obfuscator):
     def _condition(self, windows: Windows) -> np.ndarray:
         """The predicted kept class, the code's mean and variance, the hidden class if predicted."""
         codes = [
-            torch.cat(self._encode(windows, rows), dim=1).cpu().numpy()
+            torch.cat(self._encode(windows, rows), dim=1)
             for rows in batches(len(windows), self.device, size=_BATCH_SIZE)
         ]
         deterministic = self.settings.modification == "deterministic"
         hidden = self._predicted_hidden(windows) if deterministic else []
-        parts = [self._predicted(0, windows), np.concatenate(codes), *hidden]
-        return np.concatenate(parts, axis=1)
+        parts = [self._predicted(0, windows), torch.cat(codes), *hidden]
+        return torch.cat(parts, dim=1).cpu().numpy()
 
     # What a federation needs.
 
@@ -629,48 +599,17 @@ class Blinder(Obfuscator):
         classifiers = [[self._scores(one) for one in pair] for pair in pairs]
         return BlinderLoss(self.network_, self.settings.loss, error_weights, classifiers)
 
-    def known_classes(self, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Windows whose classes are all known from training.
-
-        Classes are matched by name: one person's data may list few of them.
-
-        Returns
-        -------
-        positions, kept, hidden
-            Which windows, their kept class (n,), their hidden classes (n, attributes).
-        """
-        self._check_alike(windows.recorded)
-        kept = self._codes_of(windows, self.policy_.keep, self.kept_classes_)
-        hidden = np.stack(
-            [
-                self._codes_of(windows, (name,), classes)
-                for name, classes in zip(self.policy_.hide, self.hidden_classes_, strict=True)
-            ],
-            axis=1,
-        )
-        known = np.flatnonzero((kept != UNKNOWN) & (hidden != UNKNOWN).all(1))
-        return known, kept[known], hidden[known]
-
     def made_with(self) -> dict[str, Any]:
         """Preset, seed and settings, and the configuration of a federation."""
         federation = self.metrics_.get("federation", {})
-        shown = ("kind", "clients", "rounds", "config")
-        own = {name: federation[name] for name in shown if name in federation}
-        return {**super().made_with(), **({"federation": own} if own else {})}
+        own = {k: v for k, v in federation.items() if k in ("kind", "clients", "rounds", "config")}
+        return super().made_with() | ({"federation": own} if own else {})
 
     # Details.
 
-    def _codes_of(
-        self, windows: Windows, attributes: Sequence[str], combinations: np.ndarray
-    ) -> np.ndarray:
-        """The number of each window's combination of classes; UNKNOWN where it is none of them."""
-        columns = []
-        for name in attributes:
-            known = self.classes_[name]
-            place = [known.index(c) if c in known else UNKNOWN for c in windows.classes[name]]
-            columns.append(np.array([*place, UNKNOWN])[windows.codes(name)])
-        matches = (np.stack(columns, axis=1)[:, None] == combinations).all(2)
-        return np.where(matches.any(1), matches.argmax(1), UNKNOWN)
+    def _attributes(self) -> list[tuple[str, ...]]:
+        """What one classifier each predicts: all that is kept, and each hidden attribute."""
+        return [self.policy_.keep, *((name,) for name in self.policy_.hide)]
 
     def _class_variance(self, windows: Windows) -> np.ndarray:
         """Variance of each kept class's windows around their mean, in standard units."""
@@ -678,14 +617,13 @@ class Blinder(Obfuscator):
         found = []
         for number in range(len(combinations)):
             own = windows.select(codes == number)
-            total = sum(batch.sum(0) for batch in own.batches(_BATCH_SIZE))
-            square = sum(float((batch**2).sum()) for batch in own.batches(_BATCH_SIZE))
-            mean_square = float(((total / len(own)) ** 2).mean())
-            found.append(square / (len(own) * total.size) - mean_square)
+            mean = sum(batch.sum(0) for batch in own.batches(_BATCH_SIZE)) / len(own)
+            square = sum((batch**2).sum(0) for batch in own.batches(_BATCH_SIZE)) / len(own)
+            found.append((square - mean**2).mean())
         return np.array(found, np.float32)
 
     def _classifier(self, mlp: bool = False) -> Classifier:
-        settings = ClassifierSettings(**self.settings.classifier.as_dict())
+        settings = self.settings.classifier.settings()
         if mlp:  # half of its units are dropped, so it is trained more slowly
             settings = replace(settings, batch_size=128, learning_rate=1e-3, network="mlp")
         return Classifier(settings, derived_seed(self.seed, CLASSIFIER_SEED), self.device)
@@ -697,12 +635,13 @@ class Blinder(Obfuscator):
         known = windows.select(codes != UNKNOWN)
         return self._classifier(mlp).fit_codes(known, codes[codes != UNKNOWN], len(combinations))
 
-    def _predicted(self, number: int, windows: Windows) -> np.ndarray:
+    def _predicted(self, number: int, windows: Windows) -> Tensor:
         """The predicted classes, one-hot: the kept one, or that of a hidden attribute."""
         classifier = self.classifiers_[number]
-        return _eye(classifier.num_classes_)[classifier.predict(windows)]
+        codes = self._tensor(classifier.predict(windows)[:, None])
+        return one_hot(codes, (classifier.num_classes_,))
 
-    def _predicted_hidden(self, windows: Windows) -> list[np.ndarray]:
+    def _predicted_hidden(self, windows: Windows) -> list[Tensor]:
         return [self._predicted(n, windows) for n in range(1, len(self.classifiers_))]
 
     def _scores(self, classifier: Classifier) -> Scores:
@@ -718,16 +657,10 @@ class Blinder(Obfuscator):
 
     def _build_network(self) -> BlinderNetwork:
         *rows, length = self._window_shape()
-        hidden = [len(classes) for classes in self.hidden_classes_]
-        texture = self.settings.loss.texture > 0
-        return BlinderNetwork(
-            math.prod(rows),
-            length,
-            len(self.kept_classes_),
-            hidden,
-            self.settings.network,
-            texture=texture,
-        ).to(self.device)
+        num_hidden, chosen = [len(own) for own in self.hidden_classes_], self.settings
+        sizes = (math.prod(rows), length, len(self.kept_classes_), num_hidden)
+        network = BlinderNetwork(*sizes, chosen.network, texture=chosen.loss.texture > 0)
+        return network.to(self.device)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -736,8 +669,8 @@ class Blinder(Obfuscator):
         state = {"kept_classes": self.kept_classes_, "variance": self.variance_}
         state |= {f"hidden_classes.{n}": own for n, own in enumerate(self.hidden_classes_)}
         state |= {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}
-        for kind, models in (("classifier", self.classifiers_), ("mlp", self.mlps_)):
-            for n, one in enumerate(models):
+        for kind, several in (("classifier", self.classifiers_), ("mlp", self.mlps_)):
+            for n, one in enumerate(several):
                 state |= {f"{kind}.{n}.{name}": array for name, array in one.state().items()}
         return state
 
@@ -745,21 +678,20 @@ class Blinder(Obfuscator):
         self.kept_classes_, self.variance_ = state["kept_classes"], state["variance"]
         self.hidden_classes_ = [state[f"hidden_classes.{n}"] for n in range(len(self.policy_.hide))]
         self.network_ = self._build_network()
-        weights = part_of(state, "network.")
-        self.network_.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
-        shape, sizes = self._window_shape(), (self.network_.num_kept, *self.network_.num_hidden)
-        self.classifiers_ = [
-            self._classifier().restore(part_of(state, f"classifier.{n}."), shape, size)
-            for n, size in enumerate(sizes if self.settings.predicts_hidden else sizes[:1])
-        ]
-        self.mlps_ = [
-            self._classifier(mlp=True).restore(part_of(state, f"mlp.{n}."), shape, size)
-            for n, size in enumerate(sizes if self.settings.loss.classifier_weight > 0 else ())
-        ]
+        weights = part_of(state, "network.").items()
+        self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in weights})
+        sizes = (self.network_.num_kept, *self.network_.num_hidden)
+        shape, chosen = self._window_shape(), self.settings
 
+        def restored(kind: str, sizes: Sequence[int]) -> list[Classifier]:
+            blank = [self._classifier(mlp=kind == "mlp") for _ in sizes]
+            return [
+                one.restore(part_of(state, f"{kind}.{n}."), shape, sizes[n])
+                for n, one in enumerate(blank)
+            ]
 
-def _eye(size: int) -> np.ndarray:
-    return np.eye(size, dtype=np.float32)
+        self.classifiers_ = restored("classifier", sizes if chosen.predicts_hidden else sizes[:1])
+        self.mlps_ = restored("mlp", sizes if chosen.loss.classifier_weight > 0 else ())
 
 
 def warm_up_share(done: float, warm_up: float) -> float:
