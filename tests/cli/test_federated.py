@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks import blinder as experiments
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.cli import federated
 from sensorveil.cli.main import main
 from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
-from sensorveil.federated import experiments
 from sensorveil.federated.dataset import DataSource
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.run import load_run
@@ -179,8 +179,8 @@ def test_an_experiment_writes_its_points(command, tmp_path, monkeypatch):
     tiny = ClassifierSettings(width=4, epochs=1)
     monkeypatch.setattr(ClassifierSettings, "quick", lambda: tiny)
     monkeypatch.setattr(experiments, "MLP_SETTINGS", replace(experiments.MLP_SETTINGS, epochs=1))
-    assert "figure 9" in command("federated", "experiment", "list").lower()
-    words = ["federated", "experiment", "shadows", *DATA, *POLICY, *SMALL, *ROUNDS, "--quick"]
+    assert "figure 9" in command("papers", "experiment", "list").lower()
+    words = ["papers", "experiment", "shadows", *DATA, *POLICY, *SMALL, *ROUNDS, "--quick"]
     said = command(*words, "--out", "shadows.json")
     assert "shadows True" in said
     found = json.loads((tmp_path / "shadows.json").read_text())
@@ -214,14 +214,14 @@ def tiny(monkeypatch) -> list[str]:
 
 @pytest.mark.slow
 def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path, tiny):
-    said = command("federated", "experiment", "tuning", *tiny, "--out", "tuning.json")
+    said = command("papers", "experiment", "tuning", *tiny, "--out", "tuning.json")
     found = json.loads((tmp_path / "tuning.json").read_text())
     assert found["data"]["subset"] == "validation"
     assert "points of an even guess" in found["chosen"]["rule"]
     best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
     assert f"Rates: {best}, by " in " ".join(said.split())
     rates = ["--federation", "learning_rate=0.002", "--baseline", "learning_rate=0.0005"]
-    command("federated", "experiment", "results", *tiny, *rates, "--out", "results.json")
+    command("papers", "experiment", "results", *tiny, *rates, "--out", "results.json")
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["data"]["subset"] == "test"
     assert [(p["algorithm"], p["plan"]["learning_rate"]) for p in found["points"]] == [
@@ -234,7 +234,7 @@ def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_pa
 
 @pytest.mark.slow
 def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeypatch):
-    words = ["federated", "experiment", "results", *tiny, "--out", "results.json"]
+    words = ["papers", "experiment", "results", *tiny, "--out", "results.json"]
     train, measured = LocalClients.train, []
 
     def noted(self, server):
@@ -264,7 +264,7 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, tiny, monkeyp
 
 
 def test_fedblinder_is_compared_with_as_many_rounds(command, tmp_path):
-    words = ["federated", "experiment", "results", *DATA, *POLICY, *ROUNDS, "--out", "r.json"]
+    words = ["papers", "experiment", "results", *DATA, *POLICY, *ROUNDS, "--out", "r.json"]
     said = command(*words, "--baseline", "rounds=3", code=2)
     assert "FedBlinder would have 3 rounds and Blinder 2" in said
     assert list(tmp_path.iterdir()) == []

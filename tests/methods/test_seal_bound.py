@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from bound_tables import simulated_bounds, simulated_truth
 from scipy.optimize import brentq
 
+from benchmarks.seal_bound import simulated_bounds, simulated_truth
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_bound import (

@@ -1,11 +1,9 @@
-"""sensorveil federated: simulate, app, experiment, personalise."""
+"""sensorveil federated: simulate, app, personalise."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +13,6 @@ import typer
 from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
-from sensorveil.files import check_place
 
 if TYPE_CHECKING:
     from sensorveil.federated.config import FederationConfig
@@ -89,7 +86,7 @@ def simulate(
     from sensorveil.federated.simulation import simulate as simulate_flower
 
     screen = Screen(quiet, as_json)
-    config = _config(federation, fedblinder, seed)
+    config = federation_config(federation, fedblinder, seed)
     given.check_among("engine", engine, ENGINES)
     if engine == "flower":
         _check_flower()
@@ -98,7 +95,7 @@ def simulate(
     given.check_new(out)
     options = tuple(given.data_options(option, data).items())
     people = DataSource(data, split, fold, str(source) if source else None, options, subset)
-    blank = _blank_start(preset, setting, seed, device)
+    blank = untrained_start(preset, setting, seed, device)
     started = start or out.with_name(f"{out.name}.start")
     if start and (keep or hide or setting):
         raise Refusal("--keep, --hide and --set are those of the run given with --start")
@@ -147,7 +144,7 @@ def write_flower_app(
     if clients < 1:
         raise Refusal(f"--clients is {clients}; at least one is needed")
     load_start(start)
-    write_app(folder, start, out, clients, _config(federation, fedblinder, seed))
+    write_app(folder, start, out, clients, federation_config(federation, fedblinder, seed))
     screen.say(f"Send it to the SuperLink with: flwr run {folder}")
     screen.result({"app": str(folder)})
 
@@ -191,169 +188,8 @@ def personalise(
     screen.result({"run": str(out), **adapted.metrics_["personalised"]})
 
 
-@app.command(cls=given.Command)
-def experiment(
-    name: Annotated[str, typer.Argument(help="'list' names all; several with commas.")],
-    keep: Keep = None,
-    hide: Hide = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The .json file to write; of several, a folder.")
-    ] = None,
-    data: given.Data = "watch",
-    source: Source = None,
-    option: given.Options = None,
-    split: Split = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    preset: given.Preset = "fast",
-    setting: Set = None,
-    federation: Federation = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option("--baseline", help="Federation settings of FedBlinder's own, as above."),
-    ] = None,
-    quick: Annotated[bool, given.Rare("--quick", help="Smaller fixed classifiers.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut off.")] = False,
-    device: given.Device = "cpu",
-    quiet: given.Quiet = False,
-    as_json: given.AsJson = False,
-) -> None:
-    """Experiments of Blinder's section 7, over all people in this process.
-
-    The result is written after every point. With --resume, what it holds is not measured again;
-    there may be more seeds than before.
-    """
-    import sensorveil
-    from sensorveil.classifiers import ClassifierSettings
-    from sensorveil.federated.experiments import EXPERIMENTS, Setting
-    from sensorveil.methods.policy import Policy
-
-    screen = Screen(quiet, as_json)
-    if name == "list":
-        rows = [(known, (made.__doc__ or "").strip()) for known, made in EXPERIMENTS.items()]
-        screen.table("Experiments", ("name", "what"), rows)
-        screen.result(list(EXPERIMENTS))
-        return
-    names = list(dict.fromkeys(given.names([name])))  # one that is named twice is measured once
-    for one in names or [name]:
-        given.check_among("experiment", one, list(EXPERIMENTS))
-    place = _result_place(out, resume, several=len(names) > 1)
-    if seeds < 1:
-        raise Refusal(f"--seeds is {seeds}; at least one is needed")
-    policy = Policy.of(given.names(keep), given.names(hide))
-    blank = _blank_start(preset, setting, 0, device)
-    shared = Setting(
-        split=sensorveil.load(data, split, 0, source, **given.data_options(option, data)),
-        keep=policy.keep,
-        hide=policy.hide,
-        config=_config(federation, False, 0),
-        start=lambda seed: _blank_start(preset, setting, seed, device),
-        seeds=range(seeds),
-        inference=ClassifierSettings.quick() if quick else ClassifierSettings(),
-        baseline=given.pairs(baseline, "federation setting"),
-    )
-    shared.fedblinder()  # refuses what is wrong before anything is trained
-    head = {
-        "format": 1,
-        "kind": "federated experiment",
-        "keep": list(policy.keep),
-        "hide": list(policy.hide),
-        "preset": preset,
-        "settings": blank.about(),
-        "plan": shared.config.flat(),
-        "baseline": dict(shared.baseline),
-        "seeds": list(shared.seeds),
-        "inference": asdict(shared.inference or ClassifierSettings()),
-    }
-    if len(names) == 1:
-        screen.result(_measure(names[0], place, shared, head, data, device, screen))
-        return
-    place.mkdir(parents=True, exist_ok=True)
-    screen.result(
-        [_measure(one, place / f"{one}.json", shared, head, data, device, screen) for one in names]
-    )
-
-
-def _measure(
-    name: str, file: Path, shared: Any, head: dict[str, Any], data: str, device: str, screen: Screen
-) -> dict[str, Any]:
-    """One experiment, written after every point."""
-    from sensorveil.conditions import conditions
-    from sensorveil.federated.experiments import paper_figures, run_experiment, split_for
-    from sensorveil.files import write_json
-
-    origin = split_for(name, shared.split).test.origin
-    paper = paper_figures(name, origin.dataset if origin else data, shared.hide)
-    own = {**head, "data": asdict(origin) if origin else {}, "paper": paper}
-    known = _cut_off(file, name, own) if file.exists() else None
-
-    def on_point(found: dict[str, Any]) -> None:
-        earlier = {"earlier": known["earlier"]} if known else {}
-        write_json(file, {**own, **found, **earlier, "conditions": conditions(device)})
-
-    with screen.bars():
-        found = run_experiment(name, shared, on_point, known)
-    _print_points(screen, found, (*shared.keep, *shared.hide))
-    return {**own, **found}
-
-
-def _result_place(out: Path | None, resume: bool, several: bool) -> Path:
-    """Where the result goes: a file, or of several experiments a folder."""
-    if out is None:
-        raise Refusal("name the result's file with --out")
-    if out.exists() and not resume:
-        raise Refusal(f"{out} exists already; go on with --resume, or choose another place")
-    if out.exists() and out.is_dir() != several:
-        wanted = "several experiments go to a folder" if several else "one goes to a file"
-        raise Refusal(f"{out} is a {'folder' if out.is_dir() else 'file'}; {wanted}")
-    check_place(out)
-    return out
-
-
-def _cut_off(place: Path, name: str, own: dict[str, Any]) -> dict[str, Any]:
-    """What a file holds of the same experiment with the same settings, and maybe fewer seeds."""
-    from sensorveil.files import read_json
-
-    there = read_json(place)
-    if not isinstance(there, dict) or there.get("kind") != own["kind"]:
-        raise Refusal(f"{place} is no result of an experiment; choose another place for --out")
-    wanted = json.loads(json.dumps({**own, "experiment": name}))
-    wanted["seeds"] = wanted["seeds"][: len(there.get("seeds", []))]
-    other = [key for key, value in wanted.items() if there.get(key) != value]
-    if other:
-        raise Refusal(
-            f"{place} cannot be gone on with, since it has other {', '.join(other)}; give what it"
-            " was made with, or choose another place for --out"
-        )
-    # Points of one file can be of several commands and machines: all of them are named.
-    earlier = [*there.get("earlier", []), there["conditions"]]
-    return {"points": there["points"], "raw": there["raw"], "earlier": earlier}
-
-
-def _print_points(screen: Screen, found: dict[str, Any], attributes: tuple[str, ...]) -> None:
-    """A row for each point: what is special about it, bytes, and accuracies."""
-    rows = []
-    for point in found["points"]:
-        plain = {k: v for k, v in point.items() if not isinstance(v, list | dict)}
-        own = [f"{k} {v}" for k, v in plain.items() if k not in ("bytes", "rounds", "people")]
-        if "failed" in point:
-            rows.append((", ".join(own), *[""] * (1 + len(attributes))))
-            continue
-        shares = [
-            f"{100 * point['read'][name]:.1f} ({100 * point['read_dense'][name]:.1f})"
-            for name in attributes
-        ]
-        rows.append((", ".join(own), f"{point['bytes'] / 1e6:.1f}", *shares))
-    screen.table(
-        f"{found['experiment']}: accuracy in % of fixed convolutional (and dense) classifiers",
-        ("point", "MB", *attributes),
-        rows,
-    )
-    if "chosen" in found:
-        best = {name: one["rate"] for name, one in found["chosen"].items() if name != "rule"}
-        screen.say(f"Rates: {best}, by {found['chosen']['rule']}.")
-
-
-def _config(values: list[str] | None, fedblinder: bool, seed: int) -> FederationConfig:
+def federation_config(values: list[str] | None, fedblinder: bool, seed: int) -> FederationConfig:
+    """The configuration that is asked for, Blinder's or FedBlinder's."""
     from sensorveil.federated.config import FederationConfig
 
     own = given.pairs(values, "federation setting")
@@ -361,7 +197,7 @@ def _config(values: list[str] | None, fedblinder: bool, seed: int) -> Federation
     return config.fedblinder(own) if fedblinder else config.with_values(own)
 
 
-def _blank_start(preset: str, setting: list[str] | None, seed: int, device: str) -> Blinder:
+def untrained_start(preset: str, setting: list[str] | None, seed: int, device: str) -> Blinder:
     """A Blinder whose networks `fit` leaves untrained."""
     import sensorveil
 

@@ -16,7 +16,7 @@ from sensorveil.cli import (
     data,
     demo,
     federated,
-    reproduce,
+    papers,
     runs,
 )
 from sensorveil.cli.options import Command
@@ -43,9 +43,11 @@ for group, panel, commands in COMMANDS:
     for command in commands:
         group.command(cls=Command, rich_help_panel=panel)(command)
 
+app.command(rich_help_panel=PAPERS, add_help_option=False, context_settings=papers.PASSED_ON)(
+    papers.papers
+)
 for name, group, panel in (
     ("data", data.app, START),
-    ("papers", reproduce.app, PAPERS),
     ("csi", csi.app, PAPERS),
     ("federated", federated.app, PAPERS),
 ):

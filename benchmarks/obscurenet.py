@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.accuracy import fitted
+from benchmarks.plan import Done, Plan, raw_models, read_by
+from benchmarks.recipe import Recipe
 from sensorveil.data.windows import Windows
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.obscurenet import NetworkData, ObscureNet
-from sensorveil.recipes.plan import Done, Plan, raw_models, read_by
-from sensorveil.recipes.recipe import Recipe
-from sensorveil.recipes.reproduce import fitted
 
 
 def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:

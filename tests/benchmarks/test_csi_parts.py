@@ -11,6 +11,10 @@ from typing import Any
 import intel5300_writer as writer
 import pytest
 
+from benchmarks import recipe as recipes
+from benchmarks.plan import Plan
+from benchmarks.recipe import recipe
+from benchmarks.run import measure
 from sensorveil.audit import donors
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.cli.main import app
@@ -18,10 +22,6 @@ from sensorveil.data.catalog import load
 from sensorveil.data.phases import with_phases
 from sensorveil.errors import Refusal
 from sensorveil.methods.csi import CsiGenerator
-from sensorveil.recipes import recipe as recipes
-from sensorveil.recipes.parts import measure
-from sensorveil.recipes.plan import Plan
-from sensorveil.recipes.recipe import recipe
 
 NAME = "csi-widar-gesture"
 SETTINGS = (

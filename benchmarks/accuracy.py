@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
+from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import federate
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.obscurenet import Classifiers, ObscureNet, ObscureNetPipeline, fit_many
 from sensorveil.methods.registry import method
 from sensorveil.progress import track
-from sensorveil.recipes.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
-from sensorveil.recipes.recipe import Recipe, Row
 
 
 def kinds_of_settings(recipe: Recipe) -> list[type]:
@@ -88,7 +88,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
 REIDENTIFIED = ("figure 4", "section V-J")
 """Where ObscureNet and CLOAK let a model learn from a part of the output with true labels."""
 
-LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch=512, rate=2e-3)
+LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch_size=512, learning_rate=2e-3)
 """The re-identification model: 50 epochs and batches of 512, as in the authors' code."""
 
 

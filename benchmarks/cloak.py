@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy import trained_rows
+from benchmarks.diffusion_costs import information_over_training, overhead
+from benchmarks.plan import Done, Plan, raw_models, read_by, scores_of
+from benchmarks.recipe import Recipe
 from sensorveil.audit.folds import thinned
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.cloak import Cloak
 from sensorveil.progress import track
-from sensorveil.recipes.diffusion_figures import information_over_training, overhead
-from sensorveil.recipes.plan import Done, Plan, raw_models, read_by, scores_of
-from sensorveil.recipes.recipe import Recipe
-from sensorveil.recipes.reproduce import trained_rows
 
 
 def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.plan import Done, Plan, Whole
+from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.augmentation import PAPER, Augmentation, measure_augmentation
 from sensorveil.audit.donors import Contender, DonorData, DonorStudy, donor_study
 from sensorveil.audit.likeness import Likeness
@@ -13,8 +15,6 @@ from sensorveil.data.splits import split_windows, units
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator
-from sensorveil.recipes.plan import Done, Plan, Whole
-from sensorveil.recipes.recipe import Recipe, Row
 
 GAINS = ("in-domain", "cross-domain", "in-domain-lambda", "cross-domain-lambda")
 """Figures 2 to 5, in this order."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.accuracy import federation
+from benchmarks.recipe import names, recipe
 from sensorveil.data.catalog import dataset, list_datasets
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.methods.registry import method
-from sensorveil.recipes.recipe import names, recipe
-from sensorveil.recipes.reproduce import federation
 
 
 @pytest.mark.parametrize("name", names())

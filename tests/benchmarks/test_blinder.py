@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import sensorveil
-from sensorveil.classifiers import ClassifierSettings
-from sensorveil.cli.main import app
-from sensorveil.data.splits import Split
-from sensorveil.errors import Refusal
-from sensorveil.federated import experiments
-from sensorveil.federated.config import FederationConfig
-from sensorveil.federated.experiments import (
+from benchmarks import blinder as experiments
+from benchmarks.blinder import (
     EXPERIMENTS,
     Setting,
     choose_rates,
     run_experiment,
     sampled_people,
 )
+from sensorveil.classifiers import ClassifierSettings
+from sensorveil.cli.main import app
+from sensorveil.data.splits import Split
+from sensorveil.errors import Refusal
+from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.blinder import Blinder
 
@@ -257,7 +257,7 @@ def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
     def command(names: str, out: str) -> None:
         policy = ["--keep", "activity", "--hide", "gender", "--quiet"]
         data = ["--data", "simulated", "--option", "people=4", "--out", str(tmp_path / out)]
-        app(["federated", "experiment", names, *data, *policy], standalone_mode=False)
+        app(["papers", "experiment", names, *data, *policy], standalone_mode=False)
 
     monkeypatch.setattr(experiments, "run_experiment", noted)
     command("shadows,shadows", "one.json")  # as one: a file

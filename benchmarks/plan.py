@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.recipe import Recipe
 from sensorveil.audit.folds import thinned
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.corpus import Corpus
@@ -22,7 +23,6 @@ from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import method
 from sensorveil.progress import track
-from sensorveil.recipes.recipe import Recipe
 
 Whole = tuple[Windows, Corpus, Protocol]
 """All windows of a dataset, the recordings behind them, and the protocol."""

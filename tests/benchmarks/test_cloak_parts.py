@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.plan import Plan
+from benchmarks.recipe import Recipe, Row, recipe
+from benchmarks.run import measure
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.catalog import load
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.baselines import Noise
-from sensorveil.recipes.parts import measure
-from sensorveil.recipes.plan import Plan
-from sensorveil.recipes.recipe import Recipe, Row, recipe
 
 SMALL = {"epochs": 2, "coder_epochs": 1, "reader_epochs": 2, "width": 16, "steps": 4}
 
@@ -19,7 +19,7 @@ SMALL = {"epochs": 2, "coder_epochs": 1, "reader_epochs": 2, "width": 16, "steps
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     split = load("simulated", "recording", people=8, windows=8, recordings=2, gender=4.0)
-    small = ClassifierSettings(width=8, epochs=8, batch=32, rate=4e-3)
+    small = ClassifierSettings(width=8, epochs=8, batch_size=32, learning_rate=4e-3)
     return Plan(split, seeds=(0,), preset="fast", inference=small, overrides=SMALL)
 
 

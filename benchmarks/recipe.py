@@ -5,10 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from sensorveil.errors import refuse_unknown
+
+FOLDER = Path(__file__).parent / "recipes"
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,7 @@ def names() -> list[str]:
     >>> "obscurenet-motionsense-gender" in names()
     True
     """
-    folder = resources.files("sensorveil.recipes") / "files"
-    return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(place.stem for place in FOLDER.glob("*.toml"))
 
 
 def recipe(name: str) -> Recipe:
@@ -89,8 +90,7 @@ def recipe(name: str) -> Recipe:
     """
     if name not in names():
         raise refuse_unknown("recipe", name, names())
-    text = (resources.files("sensorveil.recipes") / "files" / f"{name}.toml").read_text("utf-8")
-    content = tomllib.loads(text)
+    content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
     rows = tuple(Row(**row) for row in content.pop("rows"))
     for several in ("keep", "hide", "unlisted"):
         content[several] = tuple(content.get(several, ()))

@@ -13,6 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy import trained_rows
+from benchmarks.diffusion_costs import Diffusion, sampling_seconds
+from benchmarks.plan import Done, Models, Plan, adjusted, raw_models, read_by, scores_of
+from benchmarks.recipe import Recipe
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.folds import Fold, obfuscated, thinned
 from sensorveil.audit.ladder import run_attacks
@@ -24,10 +28,6 @@ from sensorveil.measures.information import mutual_information_mine, window_feat
 from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.base import Obfuscator
 from sensorveil.progress import track
-from sensorveil.recipes.diffusion_figures import Diffusion, sampling_seconds
-from sensorveil.recipes.plan import Done, Models, Plan, adjusted, raw_models, read_by, scores_of
-from sensorveil.recipes.recipe import Recipe
-from sensorveil.recipes.reproduce import trained_rows
 
 
 def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:

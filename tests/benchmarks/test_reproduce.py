@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.accuracy import accuracies
+from benchmarks.diffusion import _for_each, _veils
+from benchmarks.obscurenet import grid, timing, training
+from benchmarks.plan import Plan
+from benchmarks.recipe import Recipe, recipe
+from benchmarks.run import measure
+from benchmarks.tables import print_part
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.folds import thinned
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.cli.main import app
-from sensorveil.cli.reproduce import _print
 from sensorveil.cli.screen import Screen
 from sensorveil.data.catalog import load
-from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.registry import method
-from sensorveil.recipes.diffusion_parts import _for_each, _veils
-from sensorveil.recipes.obscurenet_parts import grid, timing, training
-from sensorveil.recipes.parts import measure
-from sensorveil.recipes.plan import Plan
-from sensorveil.recipes.recipe import Recipe, recipe
-from sensorveil.recipes.reproduce import accuracies
 
 TINY = {
     "epochs": 20,
@@ -39,7 +39,7 @@ TINY = {
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     split = load("simulated", "recording", people=12, windows=12, recordings=2, gender=4.0)
-    small = ClassifierSettings(width=16, epochs=10, batch=32, rate=4e-3)
+    small = ClassifierSettings(width=16, epochs=10, batch_size=32, learning_rate=4e-3)
     return Plan(split, seeds=(0, 1), preset="fast", inference=small, overrides=TINY)
 
 
@@ -276,7 +276,7 @@ def test_settings_are_compared_on_validation_windows(
         shares = row["read_as"]["gender"]["read"]
         assert set(shares) == set(look.classes["gender"])
         assert sum(shares.values()) == pytest.approx(1)
-    _print(Screen(), diffusion, "validated", found)
+    print_part(Screen(), diffusion, "validated", found)
     shown = capsys.readouterr().out
     for word in ("raw windows", "keep 0.0, tries 1", "gender"):
         assert word in shown
@@ -285,7 +285,7 @@ def test_settings_are_compared_on_validation_windows(
 def test_the_trade_off_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     whole = recipe("privdiffuser-motionsense-gender")
     read = {name: {"accuracy": {"value": 0.25}} for name in whole.attributes}
-    _print(Screen(), whole, "tradeoff", {"points": [{"keep": 3, "avoid": 0.1, "read": read}]})
+    print_part(Screen(), whole, "tradeoff", {"points": [{"keep": 3, "avoid": 0.1, "read": read}]})
     shown = capsys.readouterr().out
     for word in ("keep", "avoid", "0.1", "25.00"):
         assert word in shown
@@ -309,7 +309,7 @@ def test_choices_are_shown_with_the_worst_attacker(capsys: pytest.CaptureFixture
     }
     screen = Screen()
     screen.table = lambda title, columns, rows: print([*columns], rows)  # type: ignore[method-assign]
-    _print(screen, recipe("privdiffuser-motionsense-gender"), "chosen", {"rows": [row]})
+    print_part(screen, recipe("privdiffuser-motionsense-gender"), "chosen", {"rows": [row]})
     cells = (
         "avoids none",
         "90.00",

@@ -1,16 +1,23 @@
-"""All that can be measured of a recipe, by name."""
+"""All that can be measured of a recipe, by name.
+
+    python -m benchmarks.run obscurenet-motionsense-gender --out measured
+
+is `sensorveil papers reproduce`.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from sensorveil.recipes import cloak_parts as cloak
-from sensorveil.recipes import csi_parts as csi
-from sensorveil.recipes import diffusion_parts as diffusion
-from sensorveil.recipes import obscurenet_parts as obscurenet
-from sensorveil.recipes.plan import Done, Plan
-from sensorveil.recipes.recipe import Recipe
-from sensorveil.recipes.reproduce import accuracies
+from benchmarks import cloak as cloak
+from benchmarks import csi as csi
+from benchmarks import diffusion as diffusion
+from benchmarks import obscurenet as obscurenet
+from benchmarks.accuracy import accuracies
+from benchmarks.plan import Done, Plan
+from benchmarks.recipe import Recipe
+from sensorveil.cli.main import main
 
 _WORK = {
     "grid": obscurenet.grid,
@@ -39,3 +46,8 @@ def measure(part: str, recipe: Recipe, plan: Plan, done: Done, leaks: int = 0) -
     if part in csi.GAINS:
         return csi.gains(recipe, plan, done, part)
     return _WORK[part](recipe, plan, done)
+
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["papers", "reproduce"]
+    main()

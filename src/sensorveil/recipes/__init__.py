@@ -1,1 +1,0 @@
-"""Recipes: what a paper measured, on which data, with which settings, and its own figures."""
