@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
 from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
-from sensorveil.classifiers import ClassifierSettings
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import federate
+from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.obscurenet import Classifiers, ObscureNet, ObscureNetPipeline, fit_many
@@ -88,7 +88,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
 REIDENTIFIED = ("figure 4", "section V-J")
 """Where ObscureNet and CLOAK let a model learn from a part of the output with true labels."""
 
-LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch_size=512, learning_rate=2e-3)
+LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch=512, rate=2e-3)
 """The re-identification model: 50 epochs and batches of 512, as in the authors' code."""
 
 
