@@ -242,7 +242,7 @@ FAST: Mapping[str, Any] = {
     "epochs": 100,
     "batch_size": 128,
     "learning_rate": 2e-3,
-    "max_steps": 2500,
+    "max_steps": 2000,
     "ema_decay": 0.998,
     "autoencoder_epochs": 60,
     "autoencoder_learning_rate": 2e-3,
