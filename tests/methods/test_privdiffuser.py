@@ -73,12 +73,14 @@ def predictions(method: PrivDiffuser, windows: Windows) -> tuple[np.ndarray, np.
         ).exp().numpy()
 
 
+@pytest.mark.slow
 def test_the_kept_class_comes_out(trained: PrivDiffuser) -> None:
     windows = example_windows(seed=5)
     hidden = trained.obfuscate(windows, {"guidance_scale": 3.0, "gender": 0.0}, seed=1)
     assert (predictions(trained, hidden)[0] == windows.labels["activity"]).mean() > 0.85
 
 
+@pytest.mark.slow
 def test_a_larger_negative_scale_makes_the_avoided_class_less_likely(trained: PrivDiffuser) -> None:
     windows = example_windows(seed=5)
     avoided = trained._predict_hidden(trained._standard(windows), "gender")
@@ -95,7 +97,7 @@ def test_a_negative_scale_near_zero_acts_like_zero(tiny: PrivDiffuser) -> None:
     windows = example_windows()
     none, tiniest, small, large = (
         tiny.obfuscate(windows, {"gender": scale}, seed=1).signal / windows.signal.std()
-        for scale in (0.0, 1e-12, 1e-3, 1.0)
+        for scale in (0.0, 1e-12, 1e-3, 100.0)
     )
     np.testing.assert_allclose(tiniest, none, atol=1e-5)
     assert np.abs(small - none).max() < 0.05 * np.abs(large - none).max()
@@ -277,6 +279,7 @@ def test_equation_18_by_hand() -> None:
     assert slope[2, 1].item() == pytest.approx(difference, rel=0.05, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_mutual_information_is_log_2_for_the_class_and_0_for_noise() -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(2, (4000, 2), generator=generator)
@@ -341,8 +344,6 @@ def test_killed_and_started_again_it_ends_the_same(tmp_path: Path) -> None:
         ("fast", {"negative_scale": -1.0}, "greater than or equal to 0"),
     ],
 )
-def test_impossible_settings_are_refused(
-    preset: str, settings: dict[str, Any], said: str
-) -> None:
+def test_impossible_settings_are_refused(preset: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(Refusal, match=said):
         PrivDiffuser(preset, **settings)

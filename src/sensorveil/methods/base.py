@@ -165,6 +165,7 @@ class Obfuscator(ABC):
         more = copy.copy(self)
         more.policy_ = Policy.of(self.policy_.keep, (*self.policy_.hide, attribute))
         more.policy_.check(windows)
+        self._check_abilities(more.policy_)
         for name in (*more.policy_.keep, attribute):
             if tuple(windows.classes[name]) != self.classes_.get(name):
                 raise Refusal(f"attribute '{name}' has other classes than in this run's training")
@@ -287,9 +288,6 @@ class Obfuscator(ABC):
         self.shape_, self.complex_ = windows.shape, windows.is_complex
         self.sample_rate_, self.channels_ = windows.sample_rate, windows.channels
         self.classes_ = {name: tuple(windows.classes[name]) for name in windows.attributes}
-        clash = set(policy.hide) & set(self.capabilities.strengths)
-        if clash:
-            raise Refusal(f"attribute '{min(clash)}' has the name of a strength; rename it")
         self.scaling_ = self._make_scaling(windows)
         self.metrics_: dict[str, Any] = {"windows": len(windows)}
         self.made_: dict[str, Any] = {}  # the conditions of training, once it is a run
@@ -357,6 +355,9 @@ class Obfuscator(ABC):
 
     def _check_abilities(self, policy: Policy) -> None:
         able = self.capabilities
+        clash = set(policy.hide) & set(able.strengths)
+        if clash:
+            raise Refusal(f"attribute '{min(clash)}' has the name of a strength; rename it")
         for names, several, what in (
             (policy.keep, able.several_keeps, "keeps"),
             (policy.hide, able.several_hides, "hides"),

@@ -195,7 +195,7 @@ class ClassDiffusion(Obfuscator):
     def _build_diffusion(self) -> LatentDiffusion:
         chosen = self.settings
         return small_latent_diffusion(
-            self._real_shape,
+            self.hook_shape,
             len(self.joint_classes_),
             latent=chosen.latent_size,
             widths=chosen.autoencoder_widths,
@@ -203,11 +203,6 @@ class ClassDiffusion(Obfuscator):
             blocks=chosen.blocks,
             seed=derived_seed(self.seed, _DIFFUSION),
         ).to(self.device)
-
-    @property
-    def _real_shape(self) -> tuple[int, ...]:
-        """The shape of a window as real numbers: a complex channel is two."""
-        return (self.shape_[0] * (2 if self.complex_ else 1), *self.shape_[1:])
 
     def _state(self) -> dict[str, np.ndarray]:
         networks = self.diffusion_.state_dict()
@@ -225,5 +220,5 @@ class ClassDiffusion(Obfuscator):
             {name: torch.from_numpy(value) for name, value in networks.items()}
         )
         self.ensemble_ = self._build_ensemble().restore(
-            part_of(state, "ensemble."), self._real_shape, len(self.joint_classes_)
+            part_of(state, "ensemble."), self.hook_shape, len(self.joint_classes_)
         )

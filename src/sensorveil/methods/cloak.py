@@ -534,7 +534,7 @@ class Cloak(NegativelyGuided):
         return ("diffusion", *encoders, *(_auxiliary(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
-        sizes, shape = self.settings.networks, self._real_shape
+        sizes, shape = self.settings.networks, self.hook_shape
         kind, _, attribute = which.partition(" of ")
         if kind == "encoder":
             dims = 2 if len(shape) == 3 else sizes.encoder_kernel_dims
@@ -551,7 +551,7 @@ class Cloak(NegativelyGuided):
         return LatentDiffusion(autoencoder, unet, self._schedule())
 
     def _build_autoencoder(self) -> Autoencoder:
-        sizes, shape = self.settings.networks, self._real_shape
+        sizes, shape = self.settings.networks, self.hook_shape
         if len(shape) == 3:  # section V-A5
             return grid_autoencoder(shape, widths=sizes.autoencoder_channels)
         return dense_autoencoder(shape, sizes.latent_size, sizes.autoencoder_sizes)

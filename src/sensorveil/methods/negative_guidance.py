@@ -255,11 +255,6 @@ class NegativelyGuided(Obfuscator):
     def _tensor(self, codes: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(codes.astype(np.int64)).to(self.device)
 
-    @property
-    def _real_shape(self) -> tuple[int, ...]:
-        """The shape of a window as real numbers: a complex channel is two."""
-        return (self.shape_[0] * (2 if self.complex_ else 1), *self.shape_[1:])
-
     def _state(self) -> dict[str, np.ndarray]:
         return {
             f"{which}:{name}": value.cpu().numpy()

@@ -484,7 +484,7 @@ class PrivDiffuser(NegativelyGuided):
         return log_probs
 
     def _noise_shape(self) -> tuple[int, ...]:
-        return self._real_shape
+        return self.hook_shape
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return signal
@@ -495,7 +495,7 @@ class PrivDiffuser(NegativelyGuided):
         return ("surrogate", "denoiser", *(_auxiliary(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
-        networks, shape = self.settings.networks, self._real_shape
+        networks, shape = self.settings.networks, self.hook_shape
         is_image = len(shape) == 3
         if which == "denoiser":
             unet = UNet(shape, networks.unet(is_image))
