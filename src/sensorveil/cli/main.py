@@ -9,17 +9,8 @@ from typing import Annotated, Any, NoReturn
 import click
 import typer
 
-from sensorveil.cli import (
-    audits,
-    comparisons,
-    csi,
-    data,
-    demo,
-    federated,
-    papers,
-    runs,
-)
-from sensorveil.cli.options import Command
+from sensorveil.cli import audits, comparisons, csi, data, demo, federated, papers, runs
+from sensorveil.cli.options import Command, Group
 from sensorveil.cli.screen import errors
 from sensorveil.errors import Refusal
 from sensorveil.version import __version__
@@ -28,30 +19,30 @@ STOPPED = 130
 START, HIDE, CHECK, PAPERS = "Start here", "Hide", "Check", "The papers' own"
 
 app = typer.Typer(
+    cls=Group,
     help="Hides what sensor data says about a person and keeps what an application needs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-COMMANDS: tuple[tuple[typer.Typer, str | None, tuple[Callable[..., Any], ...]], ...] = (
-    (app, START, (demo.demo, runs.methods)),
-    (app, HIDE, (runs.fit, runs.obfuscate, runs.extend)),
-    (app, CHECK, (runs.evaluate, audits.audit, comparisons.compare, comparisons.sweep)),
-)
-for group, panel, commands in COMMANDS:
+COMMANDS: dict[str, tuple[Callable[..., Any], ...]] = {
+    START: (demo.demo, runs.methods),
+    HIDE: (runs.fit, runs.obfuscate, runs.extend),
+    CHECK: (runs.evaluate, audits.audit, comparisons.compare, comparisons.sweep),
+}
+for panel, commands in COMMANDS.items():
     for command in commands:
-        group.command(cls=Command, rich_help_panel=panel)(command)
-
-app.command(rich_help_panel=PAPERS, add_help_option=False, context_settings=papers.PASSED_ON)(
-    papers.papers
-)
-for name, group, panel in (
+        app.command(cls=Command, rich_help_panel=panel)(command)
+for name, inner, panel in (
     ("data", data.app, START),
     ("csi", csi.app, PAPERS),
     ("federated", federated.app, PAPERS),
 ):
-    app.add_typer(group, name=name, no_args_is_help=True, rich_help_panel=panel)
+    app.add_typer(inner, name=name, cls=Group, no_args_is_help=True, rich_help_panel=panel)
+app.command(rich_help_panel=PAPERS, add_help_option=False, context_settings=papers.PASSED_ON)(
+    papers.papers
+)
 
 
 def _version(asked: bool) -> None:

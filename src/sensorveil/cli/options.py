@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import check_place
@@ -54,35 +53,43 @@ Quiet = Annotated[bool, Rare("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, Rare("--json", help="Print the result as JSON.")]
 
 
-class Command(TyperCommand):
-    """A command whose `--help` is short: options that few need stand in `--help-all`."""
+class _HelpAll(click.Command):
+    """Adds `--help-all`: `--help` is short and leaves out what few need."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters, and `--help-all` where `--help` leaves any out."""
-        shown = super().get_params(ctx)
-        if not any(getattr(parameter, "hidden", False) for parameter in self.params):
-            return shown
+        """The parameters, `--help-all`, and `--help` last."""
+        *shown, help_option = super().get_params(ctx)
         everything = TyperOption(
             param_decls=["--help-all"],
             is_flag=True,
             is_eager=True,
             expose_value=False,
-            callback=_show_everything,
-            help="Show all options and exit.",
+            callback=self._show_everything,
+            help="Show all options and commands and exit.",
         )
-        return [*shown[:-1], everything, *shown[-1:]]
+        return [*shown, everything, help_option]
+
+    def _show_everything(self, ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+        if not asked or ctx.resilient_parsing:
+            return
+        rare = [one for one in self.params if isinstance(one, TyperOption) and one.hidden]
+        for one in rare:
+            one.hidden = False
+        click.echo(ctx.get_help())
+        for one in rare:
+            one.hidden = True
+        for name, inner in getattr(self, "commands", {}).items():
+            if isinstance(inner, click.Group):
+                click.echo(inner.get_help(click.Context(inner, parent=ctx, info_name=name)))
+        ctx.exit()
 
 
-def _show_everything(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if not asked or ctx.resilient_parsing:
-        return
-    rare = [one for one in ctx.command.params if isinstance(one, TyperOption) and one.hidden]
-    for one in rare:
-        one.hidden = False
-    click.echo(ctx.get_help())
-    for one in rare:
-        one.hidden = True
-    ctx.exit()
+class Command(_HelpAll, TyperCommand):
+    """A command whose `--help` leaves out what few need."""
+
+
+class Group(_HelpAll, TyperGroup):
+    """A group of commands whose `--help-all` goes through the groups in it."""
 
 
 def check_new(out: Path) -> None:
@@ -152,30 +159,16 @@ def data_options(given: list[str] | None, data: str) -> dict[str, Any]:
     return found
 
 
-def settings(given: list[str] | None, kind: type | Sequence[type], of: str) -> dict[str, Any]:
-    """name=value pairs as the types that settings have: a method's, or those of several."""
-    kinds = [kind] if isinstance(kind, type) else kind
-    from sensorveil.methods.settings import Settings
-
-    if all(issubclass(one, Settings) for one in kinds):  # they convert text themselves
-        return {_full_name(name, kinds, of): v for name, v in pairs(given, "setting").items()}
-    types = {name: kind for one in kinds for name, kind in _types(one).items()}
-    found = {}
-    for name, value in pairs(given, "setting").items():
-        if name not in types:
-            raise refuse_unknown(f"setting of {of}", name, list(types))
-        found[name] = _typed(value, types[name], f"setting '{name}'")
-    return found
-
-
-def _types(kind: type) -> Mapping[str, str]:
-    """The settings by name with the words of their types."""
-    return {entry.name: str(entry.type) for entry in fields(kind)} if is_dataclass(kind) else {}
+def settings(given: list[str] | None, kinds: type | Sequence[type], of: str) -> dict[str, Any]:
+    """Settings by full name, of one method or of several; `Settings` converts their text."""
+    several = [kinds] if isinstance(kinds, type) else kinds
+    found = pairs(given, "setting").items()
+    return {_full_name(name, several, of): value for name, value in found}
 
 
 def _full_name(name: str, kinds: Sequence[Any], of: str) -> str:
     for kind in kinds[:-1]:
-        with suppress(Refusal):
+        with suppress(Refusal):  # the next one may have it
             return kind.full_name(name, of)
     return kinds[-1].full_name(name, of)
 
@@ -215,17 +208,3 @@ def _plain(text: str) -> Any:
         except ValueError:
             continue
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _typed(text: str, kind: str, where: str) -> Any:
-    if kind == "int":
-        if number(text, where) % 1:
-            raise Refusal(f"{where}: '{text}' is no whole number")
-        return int(text) if text.lstrip("+-").isdigit() else int(float(text))  # 1e3 is whole too
-    if kind == "float":
-        return number(text, where)
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise Refusal(f"{where}: '{text}' is neither true nor false")
-        return text.lower() == "true"
-    return text
