@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.runs import split_of
+from sensorveil.cli.runs import load_parts
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
 from sensorveil.files import check_place, check_replaceable
@@ -61,13 +61,12 @@ def audit(
     from sensorveil.audit.folds import check_others
     from sensorveil.audit.results import INCONCLUSIVE
     from sensorveil.conditions import conditions
-    from sensorveil.files import write_json, written_folder
-    from sensorveil.report.page import write_page
+    from sensorveil.files import written_folder
 
     screen = Screen(quiet, as_json)
     check_place(out)
     check_replaceable(out, {"audit.json", "audit.html"}, "audit")
-    knobs = given.numbers(strength, "strength")
+    strengths = given.numbers(strength, "strength")
     if seeds < 0:
         raise Refusal(f"--seeds is {seeds}; give 1 or more")
     if not 0 <= examples <= 20:
@@ -75,34 +74,38 @@ def audit(
     if max_advantage is not None and not 0 <= max_advantage <= 1:
         raise Refusal(f"--max-advantage is {max_advantage}; give a share between 0 and 1")
     device = given.check_device(device)
-    obfuscators = [sensorveil.load_run(place, device) for place in run]
+    obfuscators, splits = load_parts(run, device, data, source, option)
     others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
     check_others(obfuscators, others)
-    splits = [
-        split_of(obfuscator, place, data, source, option, None, None)
-        for obfuscator, place in zip(obfuscators, run, strict=True)
-    ]
     settings = AuditSettings.for_two_cores() if quick else AuditSettings()
     settings = replace(settings, examples=examples)
     if seeds:
         settings = replace(settings, seeds=tuple(range(seeds)))
     parts: list[Part] = [(obfuscators, splits)]
     with screen.bars():
-        second = _second_split(obfuscators[0], second_split, quick, splits[0])
+        second = _second_split(second_split, quick, splits[0])
         if second:
-            parts.append(_retrained(obfuscators[0], second, data, source, option, screen))
-        found = ask(parts, settings, knobs, device, others)
+            parts.append(_retrained(obfuscators[0], second, data, source, option))
+        found = ask(parts, settings, strengths, device, others)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
-        write_json(folder / "audit.json", found.as_dict())
-        write_page(found, folder / "audit.html")
+        write_audit(found, folder)
     print_audit(screen, found)
     screen.say(f"The page: {out / 'audit.html'}")
     screen.result(found.as_dict())
     if max_advantage is not None and (
         found.verdict().status == INCONCLUSIVE or not found.worst_advantage() <= max_advantage
     ):
-        raise typer.Exit(1)  # what nobody could check does not pass either
+        raise typer.Exit(1)  # an inconclusive audit does not pass
+
+
+def write_audit(audit: Audit, folder: Path) -> None:
+    """audit.json, and the page that is drawn from it."""
+    from sensorveil.files import write_json
+    from sensorveil.report.page import write_page
+
+    write_json(folder / "audit.json", audit.as_dict())
+    write_page(audit, folder / "audit.html")
 
 
 def print_audit(screen: Screen, audit: Audit) -> None:
@@ -153,26 +156,17 @@ def _rows(split: SplitAudit) -> list[tuple[str, ...]]:
     return rows
 
 
-def _second_split(obfuscator: Obfuscator, asked: str, quick: bool, split: Split) -> str:
+def _second_split(asked: str, quick: bool, split: Split) -> str:
     """The second split: people never seen by default, unless it is quick or they are the first."""
-    own = split.test.origin.split if split.test.origin else ""
-    if asked:
-        return "" if asked in ("none", own) else asked
-    if quick or own == "subject" or not _has_split(split, "subject"):
-        return ""
-    return "subject"
-
-
-def _has_split(split: Split, name: str) -> bool:
-    """Whether the dataset has that split; a user's own table may lack it."""
     from sensorveil.data.catalog import dataset, list_datasets
 
     origin = split.test.origin
-    return bool(
-        origin
-        and origin.dataset in list_datasets()
-        and name in dataset(origin.dataset).protocol().splits
-    )
+    own, data = (origin.split, origin.dataset) if origin else ("", "")
+    if asked:
+        return "" if asked in ("none", own) else asked
+    if quick or own == "subject" or data not in list_datasets():  # a user's table may lack it
+        return ""
+    return "subject" if "subject" in dataset(data).protocol().splits else ""
 
 
 def _retrained(
@@ -181,7 +175,6 @@ def _retrained(
     data: str,
     source: Path | None,
     option: list[str] | None,
-    screen: Screen,
 ) -> Part:
     """The same method and settings, trained on every fold of another split."""
     import sensorveil

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from sensorveil.cli import options as given
-from sensorveil.cli.audits import print_audit
+from sensorveil.cli.audits import print_audit, write_audit
 from sensorveil.cli.runs import split_of
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal
@@ -32,7 +32,7 @@ def compare(
     """Several audits on one page; those of one method on different splits become one audit."""
     from sensorveil.audit.results import joined, read_audit
     from sensorveil.files import write_json, written_folder
-    from sensorveil.report.page import render_comparison, write_page
+    from sensorveil.report.page import render_comparison
 
     screen = Screen(quiet, as_json)
     given.check_new(out)
@@ -46,8 +46,7 @@ def compare(
     found = joined(found)
     with written_folder(out) as folder:
         if len(found) == 1:
-            write_json(folder / "audit.json", found[0].as_dict())
-            write_page(found[0], folder / "audit.html")
+            write_audit(found[0], folder)
         else:
             page = render_comparison(found, differences(found))
             (folder / "compare.html").write_text(page, "utf-8")
@@ -67,14 +66,12 @@ def differences(audits: Sequence[Audit]) -> list[Difference]:
     for one, other in combinations(audits, 2):
         if (one.main.split, one.main.folds) != (other.main.split, other.main.folds):
             continue  # other people were attacked: no pairs
+        seconds = {second.attribute: second.by_person for second in other.main.attributes}
         for first in one.main.attributes:
-            if first.role != "hide":
-                continue
-            for second in other.main.attributes:
-                both = set(first.by_person) & set(second.by_person)
-                if second.attribute == first.attribute and len(both) > 1:
-                    gap = paired_difference(first.by_person, second.by_person)
-                    found.append(Difference(one.method, other.method, first.attribute, *gap))
+            by_person = seconds.get(first.attribute, {})
+            if first.role == "hide" and len(set(first.by_person) & set(by_person)) > 1:
+                gap = paired_difference(first.by_person, by_person)
+                found.append(Difference(one.method, other.method, first.attribute, *gap))
     return found
 
 
@@ -111,7 +108,7 @@ def sweep(
     strengths = parse_grid(grid)
     device = given.check_device(device)
     obfuscator = sensorveil.load_run(run, device)
-    split = split_of(obfuscator, run, data, source, option, None, None)
+    split = split_of(obfuscator, run, data, source, option)
     left_out = scorable(split)[1]
     for name in (obfuscator.policy_.keep[0], obfuscator.policy_.hide[0]):
         if name in left_out:  # an attacker who cannot be right would look like perfect privacy

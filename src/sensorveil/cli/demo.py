@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sensorveil.cli.audits import print_audit
+from sensorveil.cli.audits import print_audit, write_audit
 from sensorveil.cli.options import AsJson, Quiet, Seed
 from sensorveil.cli.screen import Screen
 
@@ -23,20 +23,16 @@ def demo(
     import sensorveil
     from sensorveil.audit.audit import AuditSettings, audit
     from sensorveil.conditions import conditions
-    from sensorveil.files import check_place, check_replaceable, write_json, written_folder
-    from sensorveil.report.page import write_page
+    from sensorveil.files import check_place, check_replaceable, written_folder
 
     screen = Screen(quiet, as_json)
     check_place(out)
     check_replaceable(out, {"run", "hidden.npz", "audit.json", "audit.html"}, "demo")
     screen.say("Ten people do seven shoulder exercises with a watch on one wrist (dataset watch).")
-    screen.say(
-        "The application needs the exercise; the arm tells which shoulder is treated: private."
-    )
+    screen.say("The application needs the exercise. The arm is private: it is the treated one.")
+    screen.say("class-diffusion generates every window anew from its predicted exercise.")
+    screen.say("It is trained twice, since lazy attackers train one of their own.")
     windows = sensorveil.load("watch")
-    screen.say(
-        "CLOAK makes every window anew. It is trained twice: attackers have one of their own."
-    )
     obfuscator = sensorveil.ClassDiffusion(seed=seed)
     with screen.bars():
         obfuscator.fit(windows.train, keep="exercise", hide="side")
@@ -46,8 +42,7 @@ def demo(
     with written_folder(out, replace=True) as folder:
         sensorveil.save_run(obfuscator, folder / "run")
         hidden.save(folder / "hidden.npz")
-        write_json(folder / "audit.json", found.as_dict())
-        write_page(found, folder / "audit.html")
+        write_audit(found, folder)
     print_audit(screen, found)
     screen.say(f"Written: {out}/run, {out}/hidden.npz, {out}/audit.json")
     screen.say(f"Look at the page: {out}/audit.html")

@@ -31,15 +31,15 @@ COMMANDS: dict[str, tuple[Callable[..., Any], ...]] = {
     HIDE: (runs.fit, runs.obfuscate, runs.extend),
     CHECK: (runs.evaluate, audits.audit, comparisons.compare, comparisons.sweep),
 }
-for panel, commands in COMMANDS.items():
+for heading, commands in COMMANDS.items():
     for command in commands:
-        app.command(cls=Command, rich_help_panel=panel)(command)
-for name, inner, panel in (
+        app.command(cls=Command, rich_help_panel=heading)(command)
+for name, inner, heading in (
     ("data", data.app, START),
     ("csi", csi.app, PAPERS),
     ("federated", federated.app, PAPERS),
 ):
-    app.add_typer(inner, name=name, cls=Group, no_args_is_help=True, rich_help_panel=panel)
+    app.add_typer(inner, name=name, cls=Group, no_args_is_help=True, rich_help_panel=heading)
 app.command(rich_help_panel=PAPERS, add_help_option=False, context_settings=papers.PASSED_ON)(
     papers.papers
 )

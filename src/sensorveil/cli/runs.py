@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from sensorveil.audit.evaluation import Evaluation
     from sensorveil.data.splits import Split
     from sensorveil.methods.base import Obfuscator
-
-WIDTH = 80
-"""Columns of a terminal."""
 
 
 def methods(
@@ -36,13 +34,12 @@ def methods(
     shown = {one: method(one) for one in ((name,) if name else list_methods())}
     widest = max(len(one) for one in shown)
     for one, made in shown.items():
-        line = f"{one:<{widest}}  {made.summary}"
-        screen.say(line if name or len(line) <= WIDTH else f"{line[: WIDTH - 1].rstrip()}…")
+        screen.say(f"{one:<{widest}}  {made.summary}")
     if name:
         made = shown[name]
         screen.say(f"presets: {', '.join(made.presets)}")
-        entries = ((one, str(value)) for one, value in made("fast").about().items())
-        screen.table("Settings of the preset fast", ("setting", "value"), list(entries))
+        entries = [(one, str(value)) for one, value in made().settings.flat().items()]
+        screen.table("Settings of the preset fast", ("setting", "value"), entries)
         for one, meaning in made.capabilities.strengths.items():
             screen.say(f"strength {one}: {meaning}")
         if made.capabilities.strength_per_hidden:
@@ -81,7 +78,7 @@ def fit(
     setting: given.Set = None,
     max_advantage: Annotated[
         float | None,
-        given.Rare(help="The most that a code may tell, for methods that search for one (seal)."),
+        given.Rare(help="The largest advantage that a code may give an attacker (seal)."),
     ] = None,
     seed: given.Seed = 0,
     device: given.Device = "cpu",
@@ -151,7 +148,7 @@ def extend(
     screen = Screen(quiet, as_json)
     given.check_new(out)
     obfuscator = sensorveil.load_run(run, given.check_device(device))
-    split = split_of(obfuscator, run, data, source, option, None, None)
+    split = split_of(obfuscator, run, data, source, option)
     with screen.bars():
         more = obfuscator.add_hidden(split.training_windows(obfuscator.origin_), hide)
     sensorveil.save_run(more, out)
@@ -193,7 +190,7 @@ def obfuscate(
     hidden.save(out)
     screen.say(f"{len(hidden)} windows of shape {hidden.shape}: {out}")
     if seed is not None:
-        screen.say("Whoever knows the seed can repeat the noise: do not release this file with it.")
+        screen.say("The seed repeats the noise, which removes it: do not release both.")
     screen.result({"written": str(out), "windows": len(hidden), "shape": list(hidden.shape)})
 
 
@@ -214,7 +211,6 @@ def evaluate(
     as_json: given.AsJson = False,
 ) -> None:
     """The papers' measures: what classifiers trained on raw data predict from the obfuscated test."""
-    import sensorveil
     from sensorveil.audit.evaluation import evaluate as score
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json
@@ -226,13 +222,9 @@ def evaluate(
     if out:
         given.check_file(out, ".json")
     device = given.check_device(device)
-    obfuscators = [sensorveil.load_run(place, device) for place in run]
-    splits = [
-        split_of(obfuscator, place, data, source, option, None, None)
-        for obfuscator, place in zip(obfuscators, run, strict=True)
-    ]
+    obfuscators, splits = load_parts(run, device, data, source, option)
     settings = ClassifierSettings.quick() if quick else ClassifierSettings()
-    knobs = given.numbers(strength, "strength")
+    strengths = given.numbers(strength, "strength")
     with screen.bars():
         result = score(
             obfuscators,
@@ -240,7 +232,7 @@ def evaluate(
             seeds=range(seeds),
             attributes=given.names(attribute or []),
             settings=settings,
-            strength=knobs,
+            strength=strengths,
             device=device,
         )
     content = {
@@ -286,12 +278,23 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
 
 def _of_signal(result: Evaluation) -> str:
     """What is left of rhythm and energy: of the first seed, in the mean of folds; not of images."""
-    found = {
-        "frequency": [one.frequency_correlation for one in result.signal],
-        "energy": [one.energy_correlation for one in result.signal],
-    }
-    known = {name: [v for v in values if v is not None] for name, values in found.items()}
-    return ", ".join(f"{name} {fmean(values):.2f}" for name, values in known.items() if values)
+    said = []
+    for name in ("frequency", "energy"):
+        values = [getattr(one, f"{name}_correlation") for one in result.signal]
+        known = [value for value in values if value is not None]
+        said += [f"{name} {fmean(known):.2f}"] if known else []
+    return ", ".join(said)
+
+
+def load_parts(
+    runs: Sequence[Path], device: str, data: str, source: Path | None, option: list[str] | None
+) -> tuple[list[Obfuscator], list[Split]]:
+    """Runs, and for each the data that it is measured on."""
+    import sensorveil
+
+    obfuscators = [sensorveil.load_run(run, device) for run in runs]
+    pairs = zip(obfuscators, runs, strict=True)
+    return obfuscators, [split_of(made, run, data, source, option) for made, run in pairs]
 
 
 def split_of(
@@ -300,23 +303,20 @@ def split_of(
     data: str,
     source: Path | None,
     option: list[str] | None,
-    protocol: str | None,
-    fold: int | None,
+    protocol: str | None = None,
+    fold: int | None = None,
 ) -> Split:
     """The data that was asked for, by default that of the run, divided as the run's was."""
     import sensorveil
 
-    origin = obfuscator.origin_
-    own: dict[str, Any] = {"protocol": origin.split, "fold": origin.fold} if origin else {}
-    if origin and data and data != origin.dataset and not data.endswith(".toml"):
-        own = {}
-    chosen = {"protocol": protocol or own.get("protocol"), "fold": own.get("fold", 0)}
-    if fold is not None:
-        chosen["fold"] = fold
-    name = data or _origin_data(obfuscator, run)
-    split = sensorveil.load(name, source=source, **chosen, **given.data_options(option, name))
+    origin, name = obfuscator.origin_, data or _origin_data(obfuscator, run)
+    is_own = origin is not None and (name == origin.dataset or name.endswith(".toml"))
+    if origin and is_own:
+        protocol = protocol or origin.split
+        fold = origin.fold if fold is None else fold
+    split = sensorveil.load(name, protocol, fold or 0, source, **given.data_options(option, name))
     there = split.train.origin
-    if own and origin and there and there.protocol != origin.protocol:
+    if origin and is_own and there and there.protocol != origin.protocol:
         raise Refusal(
             f"{run} was trained by protocol {origin.protocol} of {origin.dataset}, and the data"
             f" here is of {there.protocol}; give the same --data and --option as in fit"
