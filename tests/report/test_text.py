@@ -71,7 +71,7 @@ def test_a_leak_that_only_one_attacks_auc_shows_is_said():
     other = replace(found.attacks[4], auc=Estimate(0.62, 0.6, 0.64, people=24))
     attacks = (*found.attacks[:4], other, *found.attacks[5:])
     said = sentence(replace(found, attacks=attacks))
-    assert "better than by chance (AUC 0.620, allowed is 0.55)" in said
+    assert "ranked better than by chance (AUC 0.620, allowed is 0.55)" in said
 
 
 def test_headline_of_several_puts_the_bad_news_first():

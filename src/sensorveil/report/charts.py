@@ -1,9 +1,8 @@
 """The charts of a page: matplotlib figures as inline SVG.
 
-All are 340 units wide, about the width of a phone's screen in pixels, so that their text is as
-large there as the text around them. Colours are the page's own variables, so that charts follow
-its light and dark mode. Whatever a colour says, a shape or a word says too, and each chart has a
-label in words for those who do not see it.
+All are 340 units wide, about a phone's screen, so that their text is as large as the page's. They
+take the page's colours, in light and dark mode. Whatever a colour says, a shape or a word says too,
+and each chart has a label in words.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from importlib import resources
 from itertools import groupby
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -37,7 +35,6 @@ from sensorveil.audit.results import (
 from sensorveil.measures.estimate import Estimate
 from sensorveil.report.numbers import percent
 
-P = ParamSpec("P")
 WIDTH = 340
 """Units across every chart; one unit is a pixel of 12-pixel text."""
 _MOST_CHANNELS = 6
@@ -50,8 +47,8 @@ _LETTER = 0.024
 # The colours of the page's light mode stand in for its variables until the SVG is written.
 CSS = resources.files("sensorveil.report").joinpath("style.css").read_text("utf-8")
 COLOURS = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", CSS.partition("}")[0]))
-INK, SOFT, RULE, PANEL, PAPER, ACCENT, HIDDEN_COLOUR = (
-    COLOURS[name] for name in ("ink", "soft", "rule", "panel", "paper", "accent", "hidden")
+INK, SOFT, RULE, SURFACE, PAPER, ACCENT, HIDDEN_COLOUR = (
+    COLOURS[name] for name in ("ink", "soft", "rule", "surface", "paper", "accent", "hidden")
 )
 
 _STYLE: Any = {
@@ -67,10 +64,7 @@ _STYLE: Any = {
     "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.fonttype": "none",  # text stays text: it can be read aloud, found and copied
     "svg.hashsalt": "sensorveil",  # the same figures give the same SVG
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.spines.bottom": False,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
     "xtick.major.size": 0,
     "ytick.major.size": 0,
     "lines.solid_capstyle": "round",
@@ -107,19 +101,7 @@ class Mark:
     kept: float
 
 
-def _styled(draw: Callable[P, Chart]) -> Callable[P, Chart]:
-    """Draws in the page's style, whatever style the program around it uses."""
-
-    @wraps(draw)
-    def styled(*args: P.args, **options: P.kwargs) -> Chart:
-        with rc_context(_STYLE), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # letters that matplotlib's font lacks: the page's has
-            return draw(*args, **options)
-
-    return styled
-
-
-@_styled
+@rc_context(_STYLE)
 def strip(
     status: str, majority: float, worst: Estimate | None, raw: float | None, name: str
 ) -> Chart:
@@ -128,7 +110,7 @@ def strip(
     axes.set(xlim=(0, 1), ylim=(-3.4, 1.2), xticks=[], yticks=[])
     colour = COLOURS[status.replace(" ", "-")]
     dashes = (0, (4, 3)) if status == INCONCLUSIVE else "-"
-    axes.barh(0, 1, 0.62, color=PANEL, edgecolor=colour if dashes != "-" else RULE, ls=dashes)
+    axes.barh(0, 1, 0.62, color=SURFACE, edgecolor=colour if dashes != "-" else RULE, ls=dashes)
     label = f"{name}: the majority baseline is {percent(majority)}"
     if raw is not None and math.isfinite(raw):
         axes.plot([raw, raw], [0, -1.6], color=SOFT, lw=0.75)
@@ -158,7 +140,7 @@ def strip(
     return _chart(axes, "strip", f"{label}.")
 
 
-@_styled
+@rc_context(_STYLE)
 def attacks(
     attacks: Sequence[Attack],
     majority: float,
@@ -201,7 +183,7 @@ def attacks(
     return _chart(axes, "attacks", f"{label}.")
 
 
-@_styled
+@rc_context(_STYLE)
 def session_curve(points: Sequence[SessionPoint], name: str) -> Chart:
     """Accuracy against the number of windows that are added up, and the majority baseline."""
     axes = _axes(190, left=44, right=10, top=16, bottom=40)
@@ -230,7 +212,7 @@ def session_curve(points: Sequence[SessionPoint], name: str) -> Chart:
     return _chart(axes, "sessions", label)
 
 
-@_styled
+@rc_context(_STYLE)
 def trade_off(
     marks: Sequence[Mark],
     majority: float | None = None,
@@ -271,7 +253,7 @@ def trade_off(
     return _chart(axes, "trade-off", f"Trade-off. {said}.")
 
 
-@_styled
+@rc_context(_STYLE)
 def signals(example: Example) -> Chart:
     """A window before (left) and after (right), a row for each channel, the same scale on a row."""
     channels = list(zip(example.channels, example.before, example.after, strict=False))
@@ -285,7 +267,7 @@ def signals(example: Example) -> Chart:
         for column, samples in enumerate(windows):
             low = height - 68 * row - 82
             place = (176 * column / WIDTH, low / height, 164 / WIDTH, 46 / height)
-            axes = figure.add_axes(place, facecolor=PANEL)
+            axes = figure.add_axes(place, facecolor=SURFACE)
             axes.set(xlim=(0, max(len(samples) - 1, 1)), ylim=limits, xticks=[], yticks=[])
             axes.margins(y=0.05)
             every = max(1, math.ceil(len(samples) / _MOST_SAMPLES))
@@ -315,7 +297,8 @@ def _chart(drawn: Axes | Figure, kind: str, label: str) -> Chart:
     assert figure is not None
     file = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(file, format="svg", transparent=False, facecolor="none", metadata=nothing)
+    with warnings.catch_warnings(action="ignore"):  # letters that only the page's font has
+        figure.savefig(file, format="svg", facecolor="none", metadata=nothing)
     return Chart(kind, label, 72 * figure.get_figheight(), _inline(file.getvalue()))
 
 
@@ -326,21 +309,14 @@ def _inline(svg: str) -> str:
     """
     content = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     content = re.sub(r"<(metadata|style|clipPath)\b.*?</\1>", "", content, flags=re.S)
-    content = re.sub(r' clip-path="url[^"]*"', "", content)
-    content = re.sub(r'<g id="(frontier)?[^"]*"', _group, content)
-    content = re.sub(r"(<path id=\"|<use )(?:xlink:href=\"#)?", _reference, content)
-    content = re.sub(r"font-family: [^;\"]*;? ?", "", content)
+    content = re.sub(r' clip-path="url[^"]*"|font-family: [^;"]*;? ?', "", content)
+    content = content.replace('<g id="frontier"', '<g class="frontier"')
+    content = re.sub(r'<g id="[^"]*"', "<g", content)
+    content = content.replace('<path id="', f'<path id="{_NUMBER}')
+    content = content.replace('<use xlink:href="#', f'<use href="#{_NUMBER}')
     for name, colour in COLOURS.items():
         content = re.sub(rf"((?:fill|stroke): ){colour}", rf"\1var(--{name})", content)
     return re.sub(r">\s+<", "><", content.strip())
-
-
-def _group(found: re.Match[str]) -> str:
-    return f'<g class="{found[1]}"' if found[1] else "<g"
-
-
-def _reference(found: re.Match[str]) -> str:
-    return f'<path id="{_NUMBER}' if found[1].startswith("<path") else f'<use href="#{_NUMBER}'
 
 
 def _text(
@@ -371,14 +347,12 @@ def _attack(axes: Axes, attack: Attack, y: float, is_worst: bool) -> None:
         _row_text(axes, WIDTH, y, percent(accuracy.value), "right")
         return
     _interval(axes, accuracy, y)
-    hollow = attack.threat_model in (RAW, CONTROL)
-    look = {"color": INK, "ms": 10} if is_worst else {"color": ACCENT, "ms": 7}
-    if hollow:
+    look: dict[str, Any] = {"color": INK, "ms": 10} if is_worst else {"color": ACCENT, "ms": 7}
+    if attack.threat_model in (RAW, CONTROL):
         look = {"color": PAPER, "mec": ACCENT, "mew": 1.75, "ms": 7}
     axes.plot(accuracy.value, y, "o", **look)
-    _row_text(
-        axes, WIDTH, y, percent(accuracy.value), "right", weight="bold" if is_worst else "normal"
-    )
+    weight = "bold" if is_worst else "normal"
+    _row_text(axes, WIDTH, y, percent(accuracy.value), "right", weight=weight)
 
 
 def _interval(axes: Axes, estimate: Estimate, y: float) -> None:
@@ -395,19 +369,16 @@ def _percent_axis(axes: Axes) -> None:
 def _name_points(axes: Axes, marks: Sequence[Mark]) -> None:
     """The labels beside the points; points too close for labels of their own share one."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    across, up = 0.1 * (right - left), 0.07 * (high - low)
     groups: list[list[Mark]] = []
     for mark in marks:
-        near = (
-            group
-            for group in groups
-            if abs(mark.hidden - group[0].hidden) < 0.1 * (right - left)
-            and abs(mark.kept - group[0].kept) < 0.07 * (high - low)
-        )
-        group = next(near, None)
-        if group is None:
-            groups.append([mark])
+        for group in groups:
+            first = group[0]
+            if abs(mark.hidden - first.hidden) < across and abs(mark.kept - first.kept) < up:
+                group.append(mark)
+                break
         else:
-            group.append(mark)
+            groups.append([mark])
     for group in groups:
         said = ", ".join(mark.label for mark in group)
         end = max(mark.hidden for mark in group)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from sensorveil.measures.estimate import Estimate
 
@@ -47,9 +49,7 @@ def with_interval(estimate: Estimate) -> str:
     >>> with_interval(Estimate(0.971, 0.955, 0.983, people=24))
     '97.1% (95.5 to 98.3)'
     """
-    if not math.isfinite(estimate.value):
-        return UNKNOWN
-    return f"{percent(estimate.value)} ({_bare(estimate.low)} to {_bare(estimate.high)})"
+    return _between(estimate, percent, unit="%")
 
 
 def points_with_interval(estimate: Estimate) -> str:
@@ -58,9 +58,7 @@ def points_with_interval(estimate: Estimate) -> str:
     >>> points_with_interval(Estimate(-0.001, -0.02, 0.018, people=24))
     '−0.1 (−2.0 to +1.8)'
     """
-    if not math.isfinite(estimate.value):
-        return UNKNOWN
-    return f"{points(estimate.value)} ({points(estimate.low)} to {points(estimate.high)})"
+    return _between(estimate, points)
 
 
 def auc(estimate: Estimate) -> str:
@@ -69,10 +67,7 @@ def auc(estimate: Estimate) -> str:
     >>> auc(Estimate(0.507, 0.48, 0.534, people=24))
     '0.507 (0.480 to 0.534)'
     """
-    if not math.isfinite(estimate.value):
-        return UNKNOWN
-    ends = f"{decimals(estimate.low, 3)} to {decimals(estimate.high, 3)}"
-    return f"{decimals(estimate.value, 3)} ({ends})"
+    return _between(estimate, partial(decimals, digits=3))
 
 
 def counted(number: int, what: str) -> str:
@@ -85,5 +80,9 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what if number == 1 else plural}"
 
 
-def _bare(share: float) -> str:
-    return percent(share).rstrip("%")
+def _between(estimate: Estimate, write: Callable[[float], str], unit: str = "") -> str:
+    """A value and its interval; the interval goes without the unit."""
+    if not math.isfinite(estimate.value):
+        return UNKNOWN
+    low, high = (write(end).removesuffix(unit) for end in (estimate.low, estimate.high))
+    return f"{write(estimate.value)} ({low} to {high})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
 from pathlib import Path
@@ -234,24 +234,17 @@ def _render(template: str, **content: Any) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _value_and_interval(said: str) -> Markup:
+def _soft_interval(write: Callable[[Estimate], str]) -> Callable[[Estimate | None], Markup]:
     """A value and its interval may stand on two lines, each whole; the interval is softer."""
-    value, bracket, interval = said.partition(" (")
-    return escape(value) + (
-        Markup(' <span class="interval">({}</span>').format(interval) if bracket else ""
-    )
 
+    def written(estimate: Estimate | None) -> Markup:
+        value, bracket, interval = (UNKNOWN if estimate is None else write(estimate)).partition(
+            " ("
+        )
+        soft = Markup(' <span class="interval">({}</span>').format(interval)
+        return escape(value) + (soft if bracket else "")
 
-def _interval(estimate: Estimate | None) -> Markup:
-    return _value_and_interval(UNKNOWN if estimate is None else numbers.with_interval(estimate))
-
-
-def _points_interval(estimate: Estimate) -> Markup:
-    return _value_and_interval(numbers.points_with_interval(estimate))
-
-
-def _auc(estimate: Estimate | None) -> Markup:
-    return _value_and_interval(UNKNOWN if estimate is None else numbers.auc(estimate))
+    return written
 
 
 def _by_group(found: AttributeAudit) -> list[list[Any]]:
@@ -269,9 +262,9 @@ _ENVIRONMENT.filters |= {
     "percent": numbers.percent,
     "points": numbers.points,
     "decimals": numbers.decimals,
-    "interval": _interval,
-    "points_interval": _points_interval,
-    "auc": _auc,
+    "interval": _soft_interval(numbers.with_interval),
+    "points_interval": _soft_interval(numbers.points_with_interval),
+    "auc": _soft_interval(numbers.auc),
     "spoken": text.spoken,
     "strengths": text.strengths,
     "listed": lambda values: text.listed([str(value) for value in values]),

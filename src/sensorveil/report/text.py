@@ -138,7 +138,7 @@ def _leak(found: AttributeAudit) -> str:
     highest = highest_auc(found).auc.value
     if highest > MAX_AUC:
         return (
-            f"{_by_window(found)}, but the classes are told apart better than by chance"
+            f"{_by_window(found)}, but the classes are ranked better than by chance"
             f" (AUC {decimals(highest, 3)}, allowed is {MAX_AUC})"
         )
     return bare(found.verdict.reason)
