@@ -133,7 +133,7 @@ def gender_found_out() -> AttributeAudit:
     )
 
 
-def gender_void() -> AttributeAudit:
+def gender_inconclusive() -> AttributeAudit:
     return attribute(
         "gender",
         INCONCLUSIVE,

@@ -26,7 +26,7 @@ SIZES = {"phone": (360, 800), "desktop": (1280, 900)}
 PAGES = {
     "hidden": lambda: render(sample.audit()),
     "not-hidden": lambda: render(sample.audit(sample.gender_found_out())),
-    "void": lambda: render(sample.audit(sample.gender_void())),
+    "inconclusive": lambda: render(sample.audit(sample.gender_inconclusive())),
     "two": lambda: render(sample.two_hidden()),
     "hostile": lambda: render(sample.hostile()),
     "comparison": lambda: render_comparison(

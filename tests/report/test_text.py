@@ -54,7 +54,7 @@ SENTENCES = {
         "Gender is not hidden: linked by the moon.",
     ),
     "inconclusive": (
-        sample.gender_void(),
+        sample.gender_inconclusive(),
         "Whether gender is hidden is not known: the attackers did not find even the leak of 10"
         " points that was planted.",
     ),
@@ -79,7 +79,7 @@ def test_headline_of_several_puts_the_bad_news_first():
         finding(sample.attribute("height")),
         finding(sample.attribute("weight")),
         finding(sample.gender_found_out()),
-        finding(replace(sample.gender_void(), attribute="age")),
+        finding(replace(sample.gender_inconclusive(), attribute="age")),
     ]
     assert text.headline(found) == (
         "Gender is not hidden; whether age is hidden is not known; height and weight are hidden."
@@ -145,7 +145,7 @@ def test_from_whom_tells_the_threat_models_apart():
     models = (IGNORANT, LAZY, SEMI, FULL)
     said = dict(zip(models, text.from_whom(sample.gender_found_out()), strict=False))
     assert [said[model][0] for model in models] == [HIDDEN, HIDDEN, NOT_HIDDEN, NOT_HIDDEN]
-    assert {status for status, _ in text.from_whom(sample.gender_void())} == {INCONCLUSIVE}
+    assert {status for status, _ in text.from_whom(sample.gender_inconclusive())} == {INCONCLUSIVE}
 
 
 def test_a_wide_interval_and_few_people_stand_beside_the_verdict():
