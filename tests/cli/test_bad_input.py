@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from sensorveil.measures.inference import Classifier
+from sensorveil.classifiers import Classifier
 from sensorveil.methods.baselines import NoObfuscation
 
 Spoil = Callable[[Path], None]

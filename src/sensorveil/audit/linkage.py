@@ -25,9 +25,8 @@ from sensorveil.audit.linkers import (
 from sensorveil.audit.results import MAX_ADVANTAGE, MAX_AUC, Linkage
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.verification import equal_error_rate_of_counts
 from sensorveil.progress import track
+from sensorveil.statistics import Estimate, bootstrap, equal_error_rate_of_counts
 
 RAW_SESSION, OBFUSCATED_SESSION = "raw session", "obfuscated session"
 
@@ -227,4 +226,4 @@ def _hit_rate(table: np.ndarray) -> np.ndarray:
 
 def _estimate(tables: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
     # The same people are drawn for every figure, so that figures can be compared.
-    return bootstrap(tables, statistic, np.random.default_rng(0))
+    return bootstrap(tables, statistic)

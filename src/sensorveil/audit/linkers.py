@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sensorveil.audit.features import RandomConvolutions, spectral_features
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.features import RandomConvolutions, spectral_features
-from sensorveil.measures.verification import rank1_hits, rank_counts
+from sensorveil.statistics import rank1_hits, rank_counts
 
 
 @dataclass(frozen=True)

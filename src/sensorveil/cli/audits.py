@@ -56,10 +56,9 @@ def audit(
 ) -> None:
     """Runs attackers, from ignorant to fully informed, on a run's output and writes a page."""
     import sensorveil
-    from sensorveil.audit.audit import AuditSettings
-    from sensorveil.audit.audit import audit as ask
-    from sensorveil.audit.folds import check_others
+    from sensorveil.audit.audit import AuditSettings, audit_runs
     from sensorveil.audit.results import INCONCLUSIVE
+    from sensorveil.audit.threat_models import check_shadows
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json, written_folder
     from sensorveil.report.page import write_page
@@ -77,7 +76,7 @@ def audit(
     device = given.check_device(device)
     obfuscators = [sensorveil.load_run(place, device) for place in run]
     others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
-    check_others(obfuscators, others)
+    check_shadows(obfuscators, others)
     splits = [
         split_of(obfuscator, place, data, source, option, None, None)
         for obfuscator, place in zip(obfuscators, run, strict=True)
@@ -91,7 +90,7 @@ def audit(
         second = _second_split(obfuscators[0], second_split, quick, splits[0])
         if second:
             parts.append(_retrained(obfuscators[0], second, data, source, option, screen))
-        found = ask(parts, settings, knobs, device, others)
+        found = audit_runs(parts, settings, knobs, device, others)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
         write_json(folder / "audit.json", found.as_dict())

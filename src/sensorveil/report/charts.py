@@ -34,8 +34,8 @@ from sensorveil.audit.results import (
     Example,
     SessionPoint,
 )
-from sensorveil.measures.estimate import Estimate
 from sensorveil.report.numbers import percent
+from sensorveil.statistics import Estimate
 
 P = ParamSpec("P")
 WIDTH = 340

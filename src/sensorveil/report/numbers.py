@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sensorveil.measures.estimate import Estimate
+from sensorveil.statistics import Estimate
 
 UNKNOWN = "–"
 

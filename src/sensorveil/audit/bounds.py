@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensorveil.audit.folds import Fold
 from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, Attack, AttributeAudit, Verdict
+from sensorveil.audit.threat_models import Fold
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.methods.seal_bound import CONFIDENCE, Bound, bound_code, combine_bounds
 
