@@ -77,7 +77,7 @@ class Attack:
 
     `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
     class with each other, and decides; `overall_auc` compares all windows, so it includes what the
-    kept class itself tells.
+    kept class itself gives away.
     """
 
     threat_model: str

@@ -123,8 +123,8 @@ def information(
 
     At most 8,000 windows (2,500 in quick mode), drawn at random, the same ones on both sides.
     Windows that overlap are not compared as neighbours, and MINE holds out whole stretches of
-    recordings; but other stretches of the same people's recordings remain, so a value says what
-    these windows tell to one who has seen these people. Attributes of
+    recordings; but other stretches of the same people's recordings remain, so a value holds for
+    an attacker who has seen these people. Attributes of
     one class, or known of fewer than 50 windows, are left out.
     """
     count = min(len(raw), 2500 if quick else 8000)

@@ -21,6 +21,8 @@ from sensorveil.methods.settings import Settings
 from sensorveil.train import Checkpoint
 
 if TYPE_CHECKING:
+    from sensorveil.audit.results import Audit
+    from sensorveil.data.splits import Split
     from sensorveil.methods.seal_bound import Bound
 
 Strength = Mapping[str, float | np.ndarray]
