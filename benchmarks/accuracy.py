@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
 from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import federate
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.blinder import Blinder
 from sensorveil.methods.obscurenet import Classifiers, ObscureNet, ObscureNetPipeline, fit_many

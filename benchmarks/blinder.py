@@ -24,7 +24,7 @@ from sensorveil.federated.meta_learning import adapt
 from sensorveil.federated.personalise import SHARE, adaptation_set, personalise
 from sensorveil.federated.server import FederatedServer, ServerState
 from sensorveil.federated.simulation import LocalClients
-from sensorveil.measures.information import mutual_information_knn
+from sensorveil.information import mutual_information_knn
 from sensorveil.methods.blinder import Blinder, sample_code
 from sensorveil.progress import track
 

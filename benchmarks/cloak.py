@@ -11,8 +11,8 @@ from benchmarks.accuracy import trained_rows
 from benchmarks.diffusion_costs import information_over_training, overhead
 from benchmarks.plan import Done, Plan, raw_models, read_by, scores_of
 from benchmarks.recipe import Recipe
-from sensorveil.audit.folds import thinned
-from sensorveil.measures.timing import median_seconds
+from benchmarks.timing import median_seconds
+from sensorveil.audit.threat_models import thinned
 from sensorveil.methods.cloak import Cloak
 from sensorveil.progress import track
 

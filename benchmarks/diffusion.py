@@ -17,15 +17,15 @@ from benchmarks.accuracy import trained_rows
 from benchmarks.diffusion_costs import Diffusion, sampling_seconds
 from benchmarks.plan import Done, Models, Plan, adjusted, raw_models, read_by, scores_of
 from benchmarks.recipe import Recipe
+from benchmarks.timing import median_seconds
+from sensorveil.audit.attack import run_attacks
 from sensorveil.audit.attackers import Budget
-from sensorveil.audit.folds import Fold, obfuscated, thinned
-from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.threat_models import Fold, obfuscate_fold, thinned
 from sensorveil.audit.utility import kept_attribute
 from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import Windows
-from sensorveil.measures.information import mutual_information_mine, window_features
-from sensorveil.measures.timing import median_seconds
+from sensorveil.information import mutual_information_mine, window_features
 from sensorveil.methods.base import Obfuscator
 from sensorveil.progress import track
 
@@ -130,7 +130,7 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
             look,
             _guided(second).with_settings(**settings),
         )
-        output = obfuscated(fold, None, 0, budget)
+        output = obfuscate_fold(fold, None, 0, budget)
         kept = kept_attribute(
             [look],
             [[output.train]],

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.timing import median_seconds
 from sensorveil.cuda_graphs import capture
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
-from sensorveil.measures.information import mutual_information_mine
-from sensorveil.measures.timing import median_seconds
+from sensorveil.information import mutual_information_mine
 from sensorveil.methods.class_diffusion import ClassDiffusion
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.negative_guidance import NegativelyGuided

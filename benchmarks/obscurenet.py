@@ -12,8 +12,8 @@ import torch
 from benchmarks.accuracy import fitted
 from benchmarks.plan import Done, Plan, raw_models, read_by
 from benchmarks.recipe import Recipe
+from benchmarks.timing import median_seconds
 from sensorveil.data.windows import Windows
-from sensorveil.measures.timing import median_seconds
 from sensorveil.methods.obscurenet import NetworkData, ObscureNet
 
 

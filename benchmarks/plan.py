@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recipe import Recipe
-from sensorveil.audit.folds import thinned
+from sensorveil.audit.threat_models import thinned
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.corpus import Corpus
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.scores import accuracy, confusion_by_person, macro_f1
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.privdiffuser import PrivDiffuser
 from sensorveil.methods.registry import method
 from sensorveil.progress import track
+from sensorveil.statistics import Estimate, accuracy, bootstrap, confusion_by_person, macro_f1
 
 Whole = tuple[Windows, Corpus, Protocol]
 """All windows of a dataset, the recordings behind them, and the protocol."""

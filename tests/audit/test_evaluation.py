@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.evaluation import Evaluation, evaluate
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.baselines import Noise, NoObfuscation
 from sensorveil.progress import listen
 
-TINY = ClassifierSettings(width=6, epochs=6, batch=16, rate=5e-3)
-SMALL = ClassifierSettings(width=8, epochs=16, batch=16, rate=5e-3)
+TINY = ClassifierSettings(width=6, epochs=6, batch_size=16, learning_rate=5e-3)
+SMALL = ClassifierSettings(width=8, epochs=16, batch_size=16, learning_rate=5e-3)
 
 
 class Mirror(NoObfuscation):

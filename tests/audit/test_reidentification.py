@@ -16,12 +16,12 @@ from sensorveil.audit.reidentification import (
     cloak_reidentification,
     obscurenet_reidentification,
 )
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import Classifier, ClassifierSettings
 from sensorveil.methods.baselines import NoObfuscation, Resample
 
-SMALL = ClassifierSettings(width=8, epochs=12, batch=16, rate=5e-3)
+SMALL = ClassifierSettings(width=8, epochs=12, batch_size=16, learning_rate=5e-3)
 
 
 class Relabel(NoObfuscation):
@@ -88,7 +88,7 @@ def test_mean_spread_and_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append((frozenset(train.offset.tolist()), frozenset(test.offset.tolist())))
         return len(seen) / 10
 
-    monkeypatch.setattr(reidentification, "_accuracy", spy)
+    monkeypatch.setattr(reidentification, "attack_accuracy", spy)
     result = obscurenet_reidentification(TEST, "gender", runs=4)
     assert result.mean == pytest.approx(0.25)
     assert result.spread == pytest.approx(np.std([0.1, 0.2, 0.3, 0.4], ddof=1))

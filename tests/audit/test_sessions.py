@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sensorveil.audit.results import SEMI
-from sensorveil.audit.sessions import Reading, Truth, session_points
+from sensorveil.audit.sessions import Predictions, Truth, session_points
 
 
 def leaky(priors: tuple[float, float], people: int = 40, windows: int = 60, shift: float = 0.4):
@@ -20,7 +20,7 @@ def leaky(priors: tuple[float, float], people: int = 40, windows: int = 60, shif
     scores = -np.logaddexp(0, np.stack([odds, -odds], axis=1))
     own = np.log(np.stack([1 - ones, ones], axis=1))
     truth = Truth(gender, person, person, np.arange(len(person)) % windows, 2, own, fold, 0 * fold)
-    return truth, Reading(SEMI, "exact", scores[None], (scores - own)[None])
+    return truth, Predictions(SEMI, "exact", scores[None], (scores - own)[None])
 
 
 def test_sessions_take_out_the_prior_of_their_own_fold():
@@ -56,7 +56,7 @@ def test_a_leaning_to_one_class_does_not_hide_a_leak():
     """An offset in every window, however small, is multiplied by their number."""
     truth, reading = leaky((0.5, 0.5))
     lean = np.array([0.2, 0.0])
-    leaning = Reading(SEMI, "leaning", reading.scores + lean, reading.beyond + lean)
+    leaning = Predictions(SEMI, "leaning", reading.scores + lean, reading.beyond + lean)
     points = {p.windows: p for p in session_points(truth, [leaning]) if p.group == "recording"}
     assert points[60].significant
     assert points[60].accuracy.value > 0.8
@@ -76,7 +76,7 @@ def test_a_few_people_who_are_read_right_by_luck_are_not_found():
         for number in range(15):
             said = np.where(generator.integers(2, size=4)[person], 0.2, -0.2)
             evidence = np.stack([said, -said], axis=1)[None]
-            readings.append(Reading(SEMI, str(number), evidence - np.log(2), evidence))
+            readings.append(Predictions(SEMI, str(number), evidence - np.log(2), evidence))
         found += any(point.significant for point in session_points(truth, readings))
     assert found == 0
 
@@ -87,6 +87,6 @@ def test_groups_that_are_steady_but_short():
     keep = (truth.person == 0) | (truth.start < 10)
     cut = Truth(**{k: v[keep] if isinstance(v, np.ndarray) else v for k, v in vars(truth).items()})
     cut = Truth(**{**vars(cut), "codes": mixed[keep]})
-    shorter = Reading(SEMI, "exact", reading.scores[:, keep], reading.beyond[:, keep])
+    shorter = Predictions(SEMI, "exact", reading.scores[:, keep], reading.beyond[:, keep])
     points = session_points(cut, [shorter])
     assert {point.windows for point in points} == {1, 5, None}

@@ -6,7 +6,7 @@ import numpy as np
 
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.audit import AuditSettings, _trade_off
-from sensorveil.audit.folds import Fold, obfuscated
+from sensorveil.audit.threat_models import Fold, obfuscate_fold
 from sensorveil.data.splits import Split
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.privdiffuser import PrivDiffuser
@@ -24,7 +24,7 @@ def test_other_negative_targets_stand_beside_the_run() -> None:
         AuditSettings(Budget.quick(), (0,), plain=("none",)),
     )
     strong = {"gender": 3.0}
-    output = obfuscated(fold, strong, 0, asked.budget)
+    output = obfuscate_fold(fold, strong, 0, asked.budget)
     points = {one.name: one for one in _trade_off(fold, output, asked, strong, "cpu")}
     ways = {target: f"privdiffuser, negative_target={target}" for target in ("wearer", "predicted")}
     assert list(points) == ["privdiffuser", *ways.values(), "none"]
@@ -33,6 +33,6 @@ def test_other_negative_targets_stand_beside_the_run() -> None:
     assert points["privdiffuser"].hidden < guess + 0.2
     assert points["none"].kept > 0.9
     off = {"gender": 0.0}  # the strength is the variants' too: nobody is led away from anything
-    output = obfuscated(fold, off, 0, asked.budget)
+    output = obfuscate_fold(fold, off, 0, asked.budget)
     points = {one.name: one for one in _trade_off(fold, output, asked, off, "cpu")}
     assert points[ways["wearer"]].hidden < guess + 0.2

@@ -16,12 +16,12 @@ from sensorveil.audit.utility import (
     information,
     kept_attribute,
 )
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import Classifier, ClassifierSettings
 
-TINY = ClassifierSettings(width=6, epochs=6, batch=16, rate=5e-3)
+TINY = ClassifierSettings(width=6, epochs=6, batch_size=16, learning_rate=5e-3)
 
 
 def separable(count: int, seed: int, first_person: int = 0) -> Windows:

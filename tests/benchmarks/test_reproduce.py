@@ -19,7 +19,7 @@ from benchmarks.recipe import Recipe, recipe
 from benchmarks.run import measure
 from benchmarks.tables import print_part
 from sensorveil.audit.attackers import Budget
-from sensorveil.audit.folds import thinned
+from sensorveil.audit.threat_models import thinned
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.cli.main import app
 from sensorveil.cli.screen import Screen

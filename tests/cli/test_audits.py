@@ -20,7 +20,7 @@ DATA = [
 def tiny(monkeypatch):
     """Attackers so small that an audit takes seconds; what they find is tested elsewhere."""
     from sensorveil.audit.attackers import Budget
-    from sensorveil.measures.inference import ClassifierSettings
+    from sensorveil.classifiers import ClassifierSettings
 
     network = ClassifierSettings(width=4, epochs=1, batch=32, rate=1e-3)
     small = Budget(windows=120, network=network, kernels=16, rounds=2)

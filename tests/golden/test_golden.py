@@ -42,11 +42,11 @@ def of_method(name, modality):
 
 def of_audit():
     """What a quick audit of `noise` on simulated windows finds."""
-    from sensorveil.audit.audit import AuditSettings, audit
+    from sensorveil.audit.audit import AuditSettings, audit_runs
 
     split = load("simulated", "recording", people=8)
     obfuscator = method("noise")(snr=5.0).fit(split.train, keep="activity", hide="gender")
-    (part,) = audit([([obfuscator], [split])], AuditSettings.for_two_cores()).parts
+    (part,) = audit_runs([([obfuscator], [split])], AuditSettings.for_two_cores()).parts
     found = {
         one.attribute: {f"{a.level} / {a.family}": a.accuracy.value for a in one.attacks}
         for one in part.attributes

@@ -31,7 +31,7 @@ from sensorveil.audit.results import (
     TradeOff,
     Verdict,
 )
-from sensorveil.measures.estimate import Estimate
+from sensorveil.statistics import Estimate
 
 FAMILIES = ("cnn", "random convolutions", "boosted trees")
 

@@ -11,10 +11,10 @@ import pytest
 import sample
 
 from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN
-from sensorveil.measures.estimate import Estimate
 from sensorveil.report import charts
 from sensorveil.report.charts import Mark
 from sensorveil.report.findings import all_attacks
+from sensorveil.statistics import Estimate
 
 NOTHING = Estimate(math.nan, math.nan, math.nan, people=0)
 WORST = sample.estimate(0.589)

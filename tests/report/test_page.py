@@ -15,7 +15,6 @@ import sample
 from sensorveil.audit.criterion import CRITERION
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
-from sensorveil.measures.estimate import Estimate
 from sensorveil.methods.seal_bound import Bound
 from sensorveil.report import (
     Difference,
@@ -27,6 +26,7 @@ from sensorveil.report import (
     render_sweep,
     write_page,
 )
+from sensorveil.statistics import Estimate
 
 ALONE = {"meta", "link", "br", "hr"}
 

@@ -18,10 +18,10 @@ from sensorveil.audit.results import (
     Reidentification,
     Verdict,
 )
-from sensorveil.measures.estimate import Estimate
 from sensorveil.methods.seal_bound import Bound
 from sensorveil.report import numbers, text
 from sensorveil.report.findings import Finding, findings, output_attacks, overall
+from sensorveil.statistics import Estimate
 
 
 def finding(found):

@@ -1,163 +1,248 @@
-"""Three families of attackers, and the evidence they read."""
+"""Attackers: they learn an attribute from labelled windows and predict it for other windows.
+
+An attacker is a class with `fit` and `predict_log_proba`. Registered ones take part in every audit,
+under every threat model that the audit runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from sensorveil.audit.features import RandomConvolutions, spectral_features
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.windows import Windows
-from sensorveil.measures.features import RandomConvolutions, spectral_features
-from sensorveil.measures.inference import Classifier, ClassifierSettings
-from sensorveil.measures.linear import LinearReader
+from sensorveil.errors import Refusal, refuse_unknown
 
-CNN, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
-FAMILIES = {
-    CNN: "four convolutional and three dense layers, as in the papers",
-    CONVOLUTIONS: "random convolutions with a linear head",
-    TREES: "gradient-boosted trees on spectra and quantiles",
-}
+NETWORK, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
+
+CONDITION = ("condition",)
+"""The channel of windows that hold a method's condition (see `condition_windows`)."""
+
+_SMALLEST = 1e-9
+"""The probability of a class that did not occur in training."""
+
+_ATTACKERS: dict[str, type[Attacker]] = {}
+
+A = TypeVar("A", bound="type[Attacker]")
+
+
+def register_attacker(name: str) -> Callable[[A], A]:
+    """Class decorator that adds an attacker to every audit.
+
+    Parameters
+    ----------
+    name
+        The name in results, and in `Budget.attackers`.
+    """
+
+    def register(cls: A) -> A:
+        if name in _ATTACKERS and _ATTACKERS[name].__qualname__ != cls.__qualname__:
+            raise Refusal(f"an attacker is named '{name}' already")
+        cls.name = name
+        _ATTACKERS[name] = cls
+        return cls
+
+    return register
+
+
+def list_attackers() -> tuple[str, ...]:
+    """The names of all registered attackers.
+
+    Examples
+    --------
+    >>> list_attackers()[:3]
+    ('network', 'random convolutions', 'boosted trees')
+    """
+    return tuple(_ATTACKERS)
+
+
+def attacker_class(name: str) -> type[Attacker]:
+    """The registered attacker of a name."""
+    if name not in _ATTACKERS:
+        raise refuse_unknown("attacker", name, list(_ATTACKERS))
+    return _ATTACKERS[name]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much the attackers may learn from and work; too little is found out by the control."""
+    """How much attackers learn from and how large they are; a positive control finds out too small.
+
+    Parameters
+    ----------
+    windows
+        The most windows that an attacker is trained on.
+    network
+        Size and training of the networks.
+    kernels
+        Random convolutions.
+    rounds
+        Boosting rounds of trees.
+    attackers
+        Names of the attackers; default: all that are registered.
+    """
 
     windows: int = 8_000
     network: ClassifierSettings = field(
-        default_factory=lambda: ClassifierSettings(width=64, epochs=25, batch=512, rate=3e-3)
+        default_factory=lambda: ClassifierSettings(64, 25, batch_size=512, learning_rate=3e-3)
     )
     kernels: int = 500
     rounds: int = 100
-    families: tuple[str, ...] = tuple(FAMILIES)
+    attackers: tuple[str, ...] = field(default_factory=list_attackers)
 
     @classmethod
     def quick(cls) -> Budget:
         """For two cores: minutes instead of hours."""
-        network = ClassifierSettings(width=16, epochs=8, batch=64, rate=5e-3)
+        network = ClassifierSettings(width=16, epochs=8, batch_size=64, learning_rate=5e-3)
         return cls(windows=3_000, network=network, kernels=300, rounds=40)
 
 
-class AttackDataset:
-    """Training windows and several sets of test windows, with their features worked out once.
+class Attacker(ABC):
+    """Predicts an attribute from windows.
 
-    A fully informed attacker is given codes (n, numbers) as well. The output is made from the code
-    and noise, so its network and its linear head read the code alone, and its trees read both.
+    One object attacks all attributes of one training set, one after the other. What it learns
+    without labels (`fit_features`) serves all of them.
+
+    Parameters
+    ----------
+    budget
+        How much it may learn from, and how large it may be.
+    seed
+        Of everything random.
+    device
+        Where it works.
     """
 
-    def __init__(
-        self,
-        train: Windows,
-        tests: Mapping[str, Windows],
-        budget: Budget,
-        seed: int = 0,
-        device: str = "cpu",
-        train_code: np.ndarray | None = None,
-        test_codes: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        chosen = np.random.default_rng(seed).permutation(len(train))[: budget.windows]
-        self.chosen = np.sort(chosen)
-        self.train = train.select(self.chosen)
-        self.tests = dict(tests)
-        self.budget, self.seed, self.device = budget, seed, device
-        self._train_code = None if train_code is None else train_code[self.chosen]
-        self._test_codes = dict(test_codes or {})
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
 
-    def prepare(self, family: str) -> None:
-        """Works out the features that a family needs, if it was not done before."""
-        if family != CNN:
-            _ = self._convolved if family == CONVOLUTIONS else self._spectral
+    def __init__(self, budget: Budget | None = None, seed: int = 0, device: str = "cpu") -> None:
+        self.budget = budget or Budget()
+        self.seed = seed
+        self.device = device
 
-    def attack(
-        self, family: str, codes: np.ndarray, classes: int, known: np.ndarray | None = None
-    ) -> dict[str, np.ndarray]:
-        """Log-probabilities (n, classes) on each test set by an attacker trained on `codes`.
+    def fit_features(self, train: Windows, condition: np.ndarray | None) -> None:
+        """Learn features from the training windows without their labels; default: nothing."""
+        return None
 
-        `codes` belong to the training windows as they were given; `known` marks the usable ones.
+    def features(self, windows: Windows, condition: np.ndarray | None) -> Any:
+        """What `fit` and `predict_log_proba` are given: windows, or an array (n, features).
+
+        A fully informed attacker also has the method's own condition, (n, numbers) in standard
+        units. The output is made from it and from noise, so by default the condition is all that
+        the attacker looks at.
         """
-        usable = np.ones(len(codes), bool) if known is None else known
-        rows = np.flatnonzero(usable[self.chosen])
-        labels = codes[self.chosen][rows]
-        if len(np.unique(labels)) < 2:  # too few windows for two classes: nothing can be learnt
-            return {n: np.zeros((len(part), classes)) for n, part in self.tests.items()}
-        if family == CNN:
-            seen, unseen, settings = self._seen()
-            model = Classifier(settings, self.seed, self.device)
-            model.fit_codes(seen.select(rows), labels, classes)
-            return {name: model.log_probabilities(part) for name, part in unseen.items()}
-        train, tests = self._convolved if family == CONVOLUTIONS else self._spectral
-        read = _linear if family == CONVOLUTIONS else _trees
-        return read(train[rows], labels, tests, classes, self)
+        return windows if condition is None else condition_windows(condition)
 
-    def _seen(self) -> tuple[Windows, dict[str, Windows], ClassifierSettings]:
-        """What a network reads: windows, or codes by dense layers."""
-        if self._train_code is None:
-            return self.train, self.tests, self.budget.network
-        # Numbers of a code differ in scale, and the windows of a network have one for them all.
-        mean, deviation = self._train_code.mean(0), self._train_code.std(0)
-        deviation = np.where(deviation > 1e-6, deviation, 1)
+    @abstractmethod
+    def fit(self, windows: Any, codes: np.ndarray, num_classes: int) -> Attacker:
+        """Learn from features and their classes; some classes may not occur."""
 
-        def standard(code: np.ndarray) -> Windows:
-            return Windows.from_signal(((code - mean) / deviation)[:, None].astype(np.float32))
-
-        codes = {name: standard(code) for name, code in self._test_codes.items()}
-        return standard(self._train_code), codes, replace(self.budget.network, dense=True)
-
-    @cached_property
-    def _convolved(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        if self._train_code is not None:
-            return self._train_code, self._test_codes
-        kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device).fit(self.train)
-        tests = {name: kernels.transform(part) for name, part in self.tests.items()}
-        return kernels.transform(self.train), tests
-
-    @cached_property
-    def _spectral(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        train = spectral_features(self.train, self.device)
-        tests = {name: spectral_features(part, self.device) for name, part in self.tests.items()}
-        if self._train_code is None:
-            return train, tests
-        joined = {n: np.hstack([part, self._test_codes[n]]) for n, part in tests.items()}
-        return np.hstack([train, self._train_code]), joined
+    @abstractmethod
+    def predict_log_proba(self, windows: Any) -> np.ndarray:
+        """Log-probability of each class, (n, num_classes)."""
 
 
-def _linear(
-    train: np.ndarray,
-    codes: np.ndarray,
-    tests: Mapping[str, np.ndarray],
-    classes: int,
-    like: AttackDataset,
-) -> dict[str, np.ndarray]:
-    """Softmax regression, with strong shrinkage: nearly as many features as windows."""
-    reader = LinearReader(shrinkage=100 / len(codes), device=like.device)
-    reader.fit(train, codes, classes)
-    return {name: reader.log_probabilities(features) for name, features in tests.items()}
+class EstimatorAttacker(Attacker):
+    """A scikit-learn classifier on spectral features; subclasses give the `estimator`."""
+
+    @abstractmethod
+    def estimator(self, num_classes: int) -> Any:
+        """The classifier, not fitted, for the number of classes that occur in training."""
+
+    def features(self, windows: Windows, condition: np.ndarray | None) -> np.ndarray:
+        """Spectra, quantiles and correlations, and the condition."""
+        spectra = spectral_features(windows, self.device)
+        return spectra if condition is None else np.hstack([spectra, condition])
+
+    def fit(self, windows: np.ndarray, codes: np.ndarray, num_classes: int) -> EstimatorAttacker:
+        """Fit the estimator."""
+        self.num_classes_ = num_classes
+        self.estimator_ = self.estimator(len(np.unique(codes))).fit(windows, codes)
+        return self
+
+    def predict_log_proba(self, windows: np.ndarray) -> np.ndarray:
+        """Log-probability of each class; one that did not occur is nearly impossible."""
+        shares = np.full((len(windows), self.num_classes_), _SMALLEST)
+        shares[:, self.estimator_.classes_] = self.estimator_.predict_proba(windows)
+        return np.log(np.maximum(shares, _SMALLEST))
 
 
-def _trees(
-    train: np.ndarray,
-    codes: np.ndarray,
-    tests: Mapping[str, np.ndarray],
-    classes: int,
-    like: AttackDataset,
-) -> dict[str, np.ndarray]:
-    """Boosted trees; many classes get fewer rounds, since each round grows a tree for each."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+@register_attacker(NETWORK)
+class NetworkAttacker(Attacker):
+    """The papers' inference model; dense layers for a condition, which has no neighbours in time."""
 
-    present = np.unique(codes)
-    model = HistGradientBoostingClassifier(
-        max_iter=max(10, int(like.budget.rounds * min(1.0, 4 / len(present)))),
-        learning_rate=0.15,
-        max_leaf_nodes=15,
-        early_stopping=False,
-        random_state=like.seed,
-    ).fit(train, codes)
-    found = {}
-    for name, features in tests.items():
-        # Classes that never occurred in training are nearly impossible.
-        table = np.full((len(features), classes), 1e-9)
-        table[:, present] = model.predict_proba(features)
-        found[name] = np.log(np.maximum(table, 1e-9))
-    return found
+    summary = "four convolutional and three dense layers, as in the papers"
+
+    def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> NetworkAttacker:
+        """Train the network."""
+        settings = self.budget.network
+        if windows.channels == CONDITION:
+            settings = replace(settings, network="mlp")
+        self.classifier_ = Classifier(settings, self.seed, self.device)
+        self.classifier_.fit_codes(windows, codes, num_classes)
+        return self
+
+    def predict_log_proba(self, windows: Windows) -> np.ndarray:
+        """Log-probability of each class."""
+        return self.classifier_.log_probabilities(windows)
+
+
+@register_attacker(CONVOLUTIONS)
+class RandomConvolutionAttacker(EstimatorAttacker):
+    """Logistic regression on random convolutions, or on the condition."""
+
+    summary = "random convolutions with a linear head"
+
+    def fit_features(self, train: Windows, condition: np.ndarray | None) -> None:
+        """Draw the kernels."""
+        if condition is None:
+            kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device)
+            self.kernels_ = kernels.fit(train)
+
+    def features(self, windows: Windows, condition: np.ndarray | None) -> np.ndarray:
+        """Two numbers of each convolution, or the condition."""
+        return self.kernels_.transform(windows) if condition is None else condition
+
+    def estimator(self, num_classes: int) -> Any:
+        """Softmax regression, with strong shrinkage: nearly as many features as windows."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3, max_iter=300))
+
+
+@register_attacker(TREES)
+class TreeAttacker(EstimatorAttacker):
+    """Gradient-boosted trees on spectra, and on the condition where there is one."""
+
+    summary = "gradient-boosted trees on spectra and quantiles"
+
+    def estimator(self, num_classes: int) -> Any:
+        """Many classes get fewer rounds, since each round grows a tree for each class."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(
+            max_iter=max(10, int(self.budget.rounds * min(1.0, 4 / num_classes))),
+            learning_rate=0.15,
+            max_leaf_nodes=15,
+            early_stopping=False,
+            random_state=self.seed,
+        )
+
+
+def condition_windows(condition: np.ndarray) -> Windows:
+    """A method's condition (n, numbers) as windows of one channel.
+
+    Examples
+    --------
+    >>> condition_windows(np.zeros((3, 20))).shape
+    (1, 20)
+    """
+    windows = Windows.from_signal(condition[:, None].astype(np.float32))
+    return replace(windows, channels=CONDITION)

@@ -1,29 +1,21 @@
-"""The whole audit of a run: ladder, sessions, utility, information, identity, and one verdict."""
+"""The whole audit of a run: attacks, sessions, utility, information, identity, and one verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from sensorveil.audit.attackers import AttackDataset, Budget
-from sensorveil.audit.bounded import with_bounds
+from sensorveil.audit.attack import attack, attack_accuracy, run_attacks
+from sensorveil.audit.attackers import CONVOLUTIONS, Budget
+from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
-from sensorveil.audit.folds import (
-    Fold,
-    Output,
-    check_others,
-    obfuscated,
-    second,
-    thin_places,
-    thinned,
-)
-from sensorveil.audit.ladder import run_attacks
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
-from sensorveil.audit.probed import probed
+from sensorveil.audit.measures import measure_all
 from sensorveil.audit.reidentification import (
     CLOAK,
     OBSCURENET,
@@ -40,28 +32,52 @@ from sensorveil.audit.results import (
     gaps,
 )
 from sensorveil.audit.signals import signal_utility
-from sensorveil.audit.sweep import read
+from sensorveil.audit.threat_models import (
+    AttackDataset,
+    Fold,
+    Output,
+    check_shadows,
+    obfuscate_fold,
+    thinned,
+    thinned_positions,
+    train_shadow_obfuscator,
+)
 from sensorveil.audit.utility import information, kept_attribute
 from sensorveil.data.splits import Split
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.registry import method
 
 PLAIN = ("none", "noise", "downsample", "resample")
-"""The plain methods that stand in every trade-off plot."""
-
+"""The plain baselines in every trade-off plot."""
 
 LINKAGE_DRAWS = 5
 """How often sessions are drawn and obfuscated anew to be linked."""
 
 TRADE_OFF_WINDOWS = 4_000
-"""At most so many test windows stand behind a point of the trade-off plot: methods can be slow."""
+"""The most test windows for a point of the trade-off plot, since methods can be slow."""
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """How much work an audit is."""
+    """How much work an audit is.
+
+    Parameters
+    ----------
+    budget
+        How much attackers learn from.
+    seeds
+        Everything is obfuscated, and attackers are trained, anew for each.
+    quick
+        Small estimators of information and linkers, too.
+    reidentification_runs
+        Runs of ObscureNet's protocol; with 0 re-identification is left out.
+    plain
+        The baselines to compare with.
+    examples
+        Windows to show before and after; they are somebody's data and stand in the result.
+    """
 
     budget: Budget = field(default_factory=Budget)
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -69,7 +85,6 @@ class AuditSettings:
     reidentification_runs: int = 20
     plain: tuple[str, ...] = PLAIN
     examples: int = 3
-    """Windows to show before and after; they are somebody's data, and go where the result goes."""
 
     @classmethod
     def for_two_cores(cls) -> AuditSettings:
@@ -77,22 +92,47 @@ class AuditSettings:
         return cls(Budget.quick(), (0,), True, 0, ("none", "noise"))
 
 
-def audit(
+def audit_run(
+    obfuscator: Obfuscator,
+    split: Split,
+    settings: AuditSettings | None = None,
+    strength: Strength | None = None,
+    device: str = "cpu",
+) -> Audit:
+    """Audit one fitted method on one split; the parameters are those of `audit_runs`."""
+    return audit_runs([([obfuscator], [split])], settings, strength, device)
+
+
+def audit_runs(
     parts: Sequence[tuple[Sequence[Obfuscator], Sequence[Split]]],
     settings: AuditSettings | None = None,
     strength: Strength | None = None,
     device: str = "cpu",
-    others: Sequence[Obfuscator] = (),
+    shadows: Sequence[Obfuscator] = (),
 ) -> Audit:
-    """Audits one method on one or more splits, each given as its obfuscators and their folds.
+    """Audit one method on one or more splits.
 
-    The split with unseen people comes first in the result, and the verdict is about it. A lazy
-    attacker needs each obfuscator with another seed; those that `others` lack are trained.
+    The split with unseen people comes first in the result.
+
+    Parameters
+    ----------
+    parts
+        For each split its obfuscators and their folds.
+    settings
+        How much work it is.
+    strength
+        The strengths to obfuscate with.
+    device
+        Where attackers work.
+    shadows
+        Obfuscators with another seed, for lazy attackers. Those that are missing are trained.
     """
     settings = settings or AuditSettings()
-    check_others([obfuscator for obfuscators, _ in parts for obfuscator in obfuscators], others)
+    check_shadows([obfuscator for obfuscators, _ in parts for obfuscator in obfuscators], shadows)
     done = [
-        audit_split(obfuscators, splits, settings, strength=strength, device=device, others=others)
+        audit_split(
+            obfuscators, splits, settings, strength=strength, device=device, shadows=shadows
+        )
         for obfuscators, splits in parts
     ]
     done.sort(key=lambda part: not part.unseen_people)
@@ -121,18 +161,18 @@ def audit_split(
     *,
     strength: Strength | None = None,
     device: str = "cpu",
-    others: Sequence[Obfuscator] = (),
+    shadows: Sequence[Obfuscator] = (),
 ) -> SplitAudit:
     """The audit of one split; several folds of people are pooled."""
     check_folds(list(obfuscators))
     for obfuscator, split in zip(obfuscators, splits, strict=True):
         check_unseen(obfuscator, split)
     folds = [
-        Fold(obfuscator, split, second(obfuscator, split, others))
+        Fold(obfuscator, split, train_shadow_obfuscator(obfuscator, split, shadows))
         for obfuscator, split in zip(obfuscators, splits, strict=True)
     ]
     outputs = {
-        (number, seed): obfuscated(fold, strength, seed, settings.budget)
+        (number, seed): obfuscate_fold(fold, strength, seed, settings.budget)
         for seed in settings.seeds
         for number, fold in enumerate(folds)
     }
@@ -175,6 +215,7 @@ def audit_split(
         left_out=left_out,
         kept=kept,
         signal=signal_utility(first.split.test, output.test, policy.keep),
+        measures=measure_all(first.split.test, output.test),
         information=information(
             thinned(first.split.test, 4000, 0),
             thinned(output.test, 4000, 0),
@@ -186,7 +227,11 @@ def audit_split(
         linkage=links,
         identity=judge_linkage(links) if links else None,
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
-        condition_probes=probed(first.obfuscator),
+        condition_probes=tuple(
+            probe
+            for probe in first.obfuscator.condition_probe(first.split.train)
+            if probe.attribute not in policy.keep
+        ),
         trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
     )
@@ -203,7 +248,7 @@ def _linkage(
         [
             Round(fold.split, output.test, output.train)
             for fold in folds
-            for output in [obfuscated(fold, strength, seed, few)]
+            for output in [obfuscate_fold(fold, strength, seed, few)]
         ]
         for seed in seeds
     ]
@@ -221,58 +266,64 @@ def _reidentification(
     if not settings.reidentification_runs:
         return ()
     network, runs = settings.budget.network, settings.reidentification_runs
-    found: list[Reidentification] = []
+    protocols: dict[str, Callable[[str], Reidentification]] = {
+        OBSCURENET: partial(
+            obscurenet_reidentification, output.test, runs=runs, settings=network, device=device
+        ),
+        CLOAK: partial(
+            cloak_reidentification, output.train, output.test, settings=network, device=device
+        ),
+    }
+    found = []
     for name in hide:
-        ways: dict[str, Callable[[str], Reidentification]] = {
-            OBSCURENET: lambda one: obscurenet_reidentification(
-                output.test, one, runs, 0.2, network, device, 0
-            ),
-            CLOAK: lambda one: cloak_reidentification(
-                output.train, output.test, one, 5, network, device, 0
-            ),
-        }
-        for after, way in ways.items():
+        for protocol, reidentify in protocols.items():
             try:
-                found.append(way(name))
+                found.append(reidentify(name))
             except Refusal as refusal:  # people are disjoint, or one class only: the page says so
-                left_out[f"re-identification of {name} as in {after}"] = str(refusal)
+                left_out[f"re-identification of {name} as in {protocol}"] = str(refusal)
     return tuple(found)
 
 
 def _trade_off(
     fold: Fold, output: Output, settings: AuditSettings, strength: Strength | None, device: str
 ) -> tuple[TradeOff, ...]:
-    """This run, its variants and the plain methods, all by one cheap attacker and application.
+    """This run, its variants and the plain baselines, by one cheap attacker and application.
 
-    The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's;
-    both are random convolutions, on one fold and seed, and on some of the test windows.
+    The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's.
+    Both are random convolutions, on one fold and seed, and on some of the test windows.
     """
     obfuscator, budget = fold.obfuscator, settings.budget
     policy = obfuscator.policy_
     hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
     if hide is None:
         return ()
-    shown = thin_places(fold.split.test, TRADE_OFF_WINDOWS, 0)
+    shown = thinned_positions(len(fold.split.test), TRADE_OFF_WINDOWS, 0)
     test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
-    made = {obfuscator.name: (output.train, output.test.select(shown))}
+    outputs = {obfuscator.name: (output.train, output.test.select(shown))}
     for name, other in obfuscator.variants().items():
-        made[name] = (
+        outputs[name] = (
             other.obfuscate(train, strength, seed=1),
             other.obfuscate(test, strength, seed=2),
         )
     for name in settings.plain:
         if name != obfuscator.name:
             plain = method(name)(device=device).fit(fold.split.train, policy.keep, policy.hide)
-            made[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
-    tests = {name: hidden for name, (_, hidden) in made.items()}
-    reader = AttackDataset(train, tests, budget, 0, device)
-    kept = read(reader, train, test, policy.keep[0])
-    points = []
-    for name, (hidden_train, hidden_test) in made.items():
-        attacker = AttackDataset(hidden_train, {name: hidden_test}, budget, 0, device)
-        found = read(attacker, hidden_train, test, hide)
-        points.append(TradeOff(name, kept[name], found[name], hide))
-    return tuple(points)
+            outputs[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
+    keep = policy.keep[0]
+    tests = {name: hidden_test for name, (_, hidden_test) in outputs.items()}
+    application = attack(AttackDataset(train, tests), CONVOLUTIONS, [keep], budget, device=device)
+    true = test.codes(keep)
+    return tuple(
+        TradeOff(
+            name,
+            kept=float((application[keep, name].argmax(1) == true)[true != UNKNOWN].mean()),
+            hidden=attack_accuracy(
+                hidden_train, hidden_test, hide, CONVOLUTIONS, budget, device=device
+            ),
+            attribute=hide,
+        )
+        for name, (hidden_train, hidden_test) in outputs.items()
+    )
 
 
 def _examples(raw: Windows, hidden: Windows, count: int) -> tuple[Example, ...]:

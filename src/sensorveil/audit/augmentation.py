@@ -16,10 +16,10 @@ import numpy as np
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.estimate import Estimate, bootstrap
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.csi import released_for_training
 from sensorveil.progress import track
+from sensorveil.statistics import Estimate, bootstrap
 from sensorveil.train import derived_seed
 
 _INTERVAL_SEED = 51

@@ -22,9 +22,10 @@ def planted_share(largest: float, planted: float = PLANTED) -> float:
 def plant(
     windows: Windows, codes: np.ndarray, classes: int, share: float, rng: np.random.Generator
 ) -> Windows:
-    """Adds to a random share of the windows a tone whose pitch tells the class.
+    """Add to a random share of the windows a tone whose pitch depends on the class.
 
-    Nothing else is changed, so who finds nothing in the output but finds this has looked well.
+    Nothing else is changed. An attacker who finds this, and nothing in the output itself, is strong
+    enough to have found a leak of this size.
     """
     marked = (rng.random(len(windows)) < share) & (codes != UNKNOWN)
     deviation = Scaling.of(windows).deviation
@@ -47,8 +48,7 @@ def plant_identity(
 ) -> tuple[Windows, np.ndarray]:
     """Adds a chord to a random share of the recordings: half of eight tones, each person's own.
 
-    The eight pitches are the same for all, so that who learns them on some people finds others by
-    theirs. Returns the windows, and which of them are marked.
+    The eight pitches are the same for all people, so that a linker can learn them on some people. Returns the windows, and which of them are marked.
     """
     recordings = np.unique(windows.recording)
     marked = np.isin(windows.recording, recordings[rng.random(len(recordings)) < share])

@@ -1,4 +1,4 @@
-"""One criterion for all: when is an attribute hidden, when is it not, when do we not know?"""
+"""The criterion: when an attribute is hidden, not hidden, or the result is inconclusive."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from sensorveil.audit.results import (
 
 LEAST_RAW = 0.05
 CRITERION = (
-    "Hidden means: the worst of all attackers has at most 2 points of advantage over always"
-    " guessing the majority class, and an area under the ROC curve of at most 0.55, and no attacker"
-    " who adds up windows of a recording or person is better than when classes are exchanged, and"
-    " the same attackers find at least half of a leak of 10 points that was planted in the same"
-    " output. A model trained on a leaked part of the output counts as an attacker too. Who people"
-    " are is, where they are new to everybody, a matter of linking their sessions: no linker may"
-    " match sessions of one person better than when people are exchanged. Where a planted leak"
-    " is not found, or where nobody can read the attribute from raw data either, the result is"
-    " inconclusive."
+    "Hidden means: the worst of all attackers has at most 2 points of advantage over the majority"
+    " baseline, and an area under the ROC curve of at most 0.55. No attacker who adds up windows of"
+    " a recording or person is better than when classes are exchanged between people. The same"
+    " attackers find at least half of a leak of 10 points that was planted in the same output. A"
+    " classifier trained on a leaked part of the output counts as an attacker too. Where people are"
+    " new to everybody, identity is a matter of linking sessions: no linker may match sessions of"
+    " one person better than when people are exchanged. The result is inconclusive where a planted"
+    " leak is not found, or where nobody can predict the attribute from raw data either."
 )
 
 
@@ -49,7 +48,7 @@ def judge(
         return Verdict(
             NOT_HIDDEN,
             f"the {worst.threat_model} attacker ({worst.attacker}) is {_points(worst.advantage.value)}"
-            " better than guessing",
+            " above the majority baseline",
         )
     if sharpest.auc.value > MAX_AUC:
         return Verdict(
@@ -63,7 +62,7 @@ def judge(
             return Verdict(
                 NOT_HIDDEN,
                 f"adding up {many} windows of a {point.group}, the {point.threat_model} attacker"
-                f" ({point.attacker}) is {_points(point.advantage.value)} better than guessing",
+                f" ({point.attacker}) is {_points(point.advantage.value)} above the majority baseline",
             )
     if any(np.isnan(attack.auc.value) for attack in tried):
         return Verdict(
@@ -78,31 +77,31 @@ def judge(
     if raw < min(LEAST_RAW, (1 - majority) / 2):
         return Verdict(
             INCONCLUSIVE,
-            f"the attackers are only {_points(raw)} better than guessing on raw data, so there was"
+            f"the attackers are only {_points(raw)} above chance on raw data, so there was"
             " nothing to hide, or they are too weak",
         )
     return Verdict(
         HIDDEN,
         f"the worst attacker ({worst.threat_model}, {worst.attacker}) is {_points(worst.advantage.value)}"
-        f" better than guessing, and the same attackers found {_points(control.advantage.value)} of"
+        f" above the majority baseline, and the same attackers found {_points(control.advantage.value)} of"
         f" a planted leak of {_points(planted)}",
     )
 
 
 def judge_linkage(links: Sequence[Linkage]) -> Verdict:
-    """The verdict about who people are where they are new to all: can their sessions be linked?"""
+    """The verdict on identity where people are new to everybody: can their sessions be linked?"""
     for link in links:
         if link.significant:
             return Verdict(
                 NOT_HIDDEN,
                 f"an obfuscated session is matched to the right {link.gallery} in"
-                f" {link.rank1.value:.1%} of cases (guessing gives {link.rank1_chance:.1%}), with"
+                f" {link.rank1.value:.1%} of cases (chance is {link.rank1_chance:.1%}), with"
                 f" an equal error rate of {link.equal_error_rate.value:.1%}",
             )
     raw = max(link.raw_rank1.value - link.rank1_chance for link in links)
     if raw < LEAST_RAW:
         return Verdict(
-            INCONCLUSIVE, f"the linkers are only {_points(raw)} better than guessing on raw data"
+            INCONCLUSIVE, f"the linkers are only {_points(raw)} above chance on raw data"
         )
     for link in links:
         if link.control is None:
@@ -118,7 +117,7 @@ def judge_linkage(links: Sequence[Linkage]) -> Verdict:
     return Verdict(
         HIDDEN,
         f"the right one of the people compared is found in {worst.rank1.value:.1%} of cases"
-        f" (guessing gives {worst.rank1_chance:.1%}, raw data {worst.raw_rank1.value:.1%})",
+        f" (chance is {worst.rank1_chance:.1%}, raw data {worst.raw_rank1.value:.1%})",
     )
 
 

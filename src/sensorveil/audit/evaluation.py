@@ -1,4 +1,4 @@
-"""The papers' two measures: what models trained on raw data read from obfuscated data."""
+"""The papers' two measures: what classifiers trained on raw data predict from obfuscated data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy as np
 
 from sensorveil.audit.results import SignalUtility
 from sensorveil.audit.signals import signal_utility
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.inference import Classifier, ClassifierSettings
-from sensorveil.measures.scores import (
+from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.policy import Policy
+from sensorveil.progress import track
+from sensorveil.statistics import (
+    Estimate,
     accuracy,
+    bootstrap,
     confusion_by_person,
     f1_by_class,
     macro_f1,
@@ -24,18 +28,15 @@ from sensorveil.measures.scores import (
     privacy_loss,
     recall_by_class,
 )
-from sensorveil.methods.base import Obfuscator, Strength
-from sensorveil.methods.policy import Policy
-from sensorveil.progress import track
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Score:
-    """What the inference models read of one attribute, on raw and on obfuscated windows.
+    """What inference models predict of one attribute, on raw and on obfuscated windows.
 
-    `majority` is the accuracy of always guessing the most frequent class, `chance` is one over
+    `majority` is the accuracy of always predicting the most frequent class, `chance` is one over
     the number of classes. `f1_by_class` and `recall_by_class` are of the obfuscated windows.
     """
 
@@ -117,7 +118,7 @@ def evaluate(
     }
     for seed, attribute in track(work, "inference models"):
         parts = [
-            _read(part, hidden[seed, fold], attribute, settings, seed, device)
+            _confusion(part, hidden[seed, fold], attribute, settings, seed, device)
             for fold, (_, part) in enumerate(pairs)
         ]
         tables[attribute].append(np.concatenate(parts))
@@ -193,7 +194,7 @@ def _known(windows: Windows, name: str) -> np.ndarray:
     return codes[codes != UNKNOWN]
 
 
-def _read(
+def _confusion(
     split: Split,
     hidden: Windows,
     attribute: str,
@@ -215,11 +216,10 @@ def _read(
 
 
 def _score(name: str, policy: Policy, classes: tuple[str, ...], tables: np.ndarray) -> Score:
-    """Scores with intervals from tables (seeds, people, raw or obfuscated, true, read)."""
+    """Scores with intervals from tables (seeds, people, raw or obfuscated, true, predicted)."""
 
     def estimate(which: int, statistic: Any) -> Estimate:
-        # The same people are drawn for every figure, so that figures can be compared.
-        return bootstrap(tables[:, :, which], statistic, np.random.default_rng(0))
+        return bootstrap(tables[:, :, which], statistic)
 
     whole = tables[:, :, 1].sum((0, 1))
     return Score(

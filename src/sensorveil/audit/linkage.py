@@ -1,8 +1,8 @@
 """Linkage: can an obfuscated session be matched to another session of the same person?
 
-Where test people never occur in training, nobody can be named. But who holds one session of a
-stranger can still try to recognise the next one: a linker learns on the training people what
-tells people apart, and compares sessions of the test people by it.
+Where test people never occur in training, nobody can be named. But an attacker who holds one
+session of a stranger can still try to recognise the next one. A linker learns on the training
+people how people differ, and compares sessions of the test people by that.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from sensorveil.audit.linkers import (
 from sensorveil.audit.results import MAX_ADVANTAGE, MAX_AUC, Linkage
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.estimate import Estimate, bootstrap
-from sensorveil.measures.verification import equal_error_rate_of_counts
 from sensorveil.progress import track
+from sensorveil.statistics import Estimate, bootstrap, equal_error_rate_of_counts
 
 RAW_SESSION, OBFUSCATED_SESSION = "raw session", "obfuscated session"
 
@@ -49,7 +48,7 @@ def linkage(
     budget: LinkageBudget | None = None,
     device: str = "cpu",
 ) -> tuple[Linkage, ...]:
-    """Matches obfuscated sessions of test people to raw and to obfuscated ones.
+    """Match obfuscated sessions of test people to raw and to obfuscated ones.
 
     `rounds[i][n]` is fold n with the i-th seed. People of all folds are pooled, though each is only
     ever compared with those of the same fold, and seeds are averaged.
@@ -58,17 +57,17 @@ def linkage(
     obfuscated, and the others the probes, obfuscated; `raw_rank1` and `raw_equal_error_rate` are
     of raw probes and a raw gallery, and show whether the linker can recognise anybody at all.
 
-    The kept attributes (`keep`) must not do the work: walking resembles walking. Where they are
-    the same throughout every recording, a probe is compared with gallery sessions of its own
-    kept class if its person and at least one other have one there, and with all sessions if not;
-    and what is typical of a class in training is subtracted. That is the fair comparison, and
-    the easier one for the linker. `rank1_chance` is that of drawing among the sessions compared.
+    A kept attribute (`keep`) must not link sessions: walking resembles walking. Where it is constant
+    in every recording, a probe is compared with gallery sessions of its own kept class, if its
+    person and at least one other have one there, and with all sessions if not. The mean of each
+    kept class in training is subtracted. `rank1_chance` is that of drawing among the sessions that
+    are compared.
 
-    Two linkers try: one that learnt from raw windows, and one that adapted, by learning from
-    what it is to compare (obfuscated windows; with a raw gallery, raw and obfuscated ones). The
-    better of the two counts, so that with few probes chance is exceeded a little by mere luck; a
-    link is `found` only where it stands out of that. Whether it would be is checked by a control:
-    some sessions of the obfuscated windows are marked by a chord that tells the person.
+    There are two linkers: one learnt from raw windows, and one that adapted, by learning from what
+    it compares (obfuscated windows; with a raw gallery, raw and obfuscated ones). The better one
+    counts. It exceeds chance by luck where probes are few, so a link is `significant` only where it
+    exceeds exchanges of people. A control checks that it would be: some sessions of the obfuscated
+    windows are marked by a chord of their person.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -93,7 +92,7 @@ _LEVEL = 0.05 / 8
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """All matches in one fold with one seed, by (gallery, linker), and what guessing gives."""
+    """All matches in one fold with one seed, by (gallery, linker), and the rank 1 of chance."""
 
     matches: Mapping[tuple[str, str], Matches]
     sessions: Sessions
@@ -195,10 +194,9 @@ class _Figures:
 def _stands_out(found: Sequence[Sequence[Matches]]) -> bool:
     """Whether probes match their own person's sessions better than another person's.
 
-    `found` has the matches of each seed and fold. Were the output the same for all people, each
-    could be taken for another: so people are exchanged, within their fold and in all seeds alike,
-    and the measures must be above what nearly all exchanges give. Sessions that come again in
-    other pairs and seeds make no harm then, as they would in a bootstrap over a few people.
+    `found` has the matches of each seed and fold. People are exchanged within their fold, in all
+    seeds alike, and the measures must be above those of nearly all exchanges. Sessions that occur
+    in several pairs and seeds do no harm then, as they would in a bootstrap over a few people.
     """
     generator = np.random.default_rng(0)
     people = [np.unique(matches.person) for matches in found[0]]
@@ -227,4 +225,4 @@ def _hit_rate(table: np.ndarray) -> np.ndarray:
 
 def _estimate(tables: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
     # The same people are drawn for every figure, so that figures can be compared.
-    return bootstrap(tables, statistic, np.random.default_rng(0))
+    return bootstrap(tables, statistic)

@@ -1,4 +1,4 @@
-"""Linkers: what tells people apart, learnt on some, and the matching of others' sessions by it."""
+"""Linkers: how people differ, learnt on some of them, and the matching of others' sessions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sensorveil.audit.features import RandomConvolutions, spectral_features
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.features import RandomConvolutions, spectral_features
-from sensorveil.measures.verification import rank1_hits, rank_counts
+from sensorveil.statistics import rank1_hits, rank_counts
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Sessions:
         return float(((compared & self.own()).sum(1) / compared.sum(1)).mean())
 
     def gain(self, marked: np.ndarray) -> float:
-        """What marks that give away some sessions add to rank 1, for one who reads all marks."""
+        """What marks on some sessions add to rank 1, for a linker that finds all of them."""
         compared, own = self.compared(), self.own()
         by_chance = (compared & own).sum(1) / compared.sum(1)
         given_away = marked[~self.in_gallery] & (compared & own & marked[self.in_gallery]).any(1)

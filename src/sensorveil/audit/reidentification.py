@@ -1,17 +1,17 @@
-"""Re-identification as two papers measure it: a model trained on leaked obfuscated windows."""
+"""Re-identification as two papers measure it: a classifier trained on leaked obfuscated windows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from sensorveil.audit.attackers import CNN, AttackDataset, Budget
+from sensorveil.audit.attack import attack_accuracy
+from sensorveil.audit.attackers import NETWORK, Budget
 from sensorveil.audit.results import Reidentification
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.progress import track
 
 OBSCURENET, CLOAK = "ObscureNet", "CLOAK"
@@ -25,14 +25,27 @@ def obscurenet_reidentification(
     settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
-    family: str = CNN,
+    attacker: str = NETWORK,
 ) -> Reidentification:
     """A random fifth of the obfuscated windows leaks with labels; the rest is attacked.
 
-    As in ObscureNet 6.1.3: independent runs, each with another fifth, of which mean and standard
-    deviation are given. Single windows are drawn, as in the paper. Where windows overlap, and
-    where the same people leak and are attacked, the model has seen near copies of what it is
-    tested on: that is generous to the attacker, and more so than any other figure of the audit.
+    This is ObscureNet, section 6.1.3. Single windows leak, as in the paper. Where windows overlap,
+    the classifier has seen near copies of what it is tested on, which favours the attacker.
+
+    Parameters
+    ----------
+    hidden_test
+        Obfuscated test windows.
+    attribute
+        The attribute to predict.
+    runs, leaked
+        Independent runs, and the share that leaks in each.
+    settings
+        Of the network.
+    device, seed
+        Where and with which random numbers.
+    attacker
+        The name of a registered attacker.
     """
     if not 0 < leaked < 1:
         raise Refusal(f"the part that leaks is {leaked}; it must be between 0 and 1")
@@ -40,16 +53,14 @@ def obscurenet_reidentification(
     count = round(leaked * len(windows))
     if not 2 <= count < len(windows):
         raise Refusal(f"of {len(windows)} windows, {count} would leak: too few to learn from")
-
-    def parts() -> Iterator[tuple[Windows, Windows]]:
-        for run in track(range(runs), "re-identification"):
-            order = np.random.default_rng([seed, run]).permutation(len(windows))
-            yield windows.select(np.sort(order[:count])), windows.select(np.sort(order[count:]))
-
-    accuracies = [
-        _accuracy(train, test, attribute, family, settings, seed + run, device)
-        for run, (train, test) in enumerate(parts())
-    ]
+    accuracies = []
+    for run in track(range(runs), "re-identification"):
+        order = np.random.default_rng([seed, run]).permutation(len(windows))
+        train, test = (windows.select(np.sort(o)) for o in (order[:count], order[count:]))
+        budget = _budget(train, settings)
+        accuracies.append(
+            attack_accuracy(train, test, attribute, attacker, budget, seed + run, device)
+        )
     return _result(attribute, OBSCURENET, accuracies, windows)
 
 
@@ -61,21 +72,27 @@ def cloak_reidentification(
     settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
-    family: str = CNN,
+    attacker: str = NETWORK,
 ) -> Reidentification:
     """Trained on obfuscated training windows with true labels, tested on the obfuscated test.
 
-    As in CLOAK V-J: the division of training and test is that of the inference models, and the
-    trials differ in the seed of the model.
+    This is CLOAK, section V-J: training and test are those of the inference models, and runs differ
+    in the classifier's seed. The parameters are those of `obscurenet_reidentification`.
     """
     train, test = _known(hidden_train, attribute), _known(hidden_test, attribute)
     if not np.isin(test.codes(attribute), train.codes(attribute)).any():
         raise Refusal(f"no class of '{attribute}' in the test windows occurs in training")
+    budget = _budget(train, settings)
     accuracies = [
-        _accuracy(train, test, attribute, family, settings, seed + run, device)
+        attack_accuracy(train, test, attribute, attacker, budget, seed + run, device)
         for run in track(range(runs), "re-identification")
     ]
     return _result(attribute, CLOAK, accuracies, test)
+
+
+def _budget(train: Windows, settings: ClassifierSettings | None) -> Budget:
+    budget = Budget(windows=len(train))
+    return budget if settings is None else replace(budget, network=settings)
 
 
 def _known(windows: Windows, attribute: str) -> Windows:
@@ -86,32 +103,14 @@ def _known(windows: Windows, attribute: str) -> Windows:
     return known
 
 
-def _accuracy(
-    train: Windows,
-    test: Windows,
-    attribute: str,
-    family: str,
-    settings: ClassifierSettings | None,
-    seed: int,
-    device: str,
-) -> float:
-    budget = Budget(windows=len(train))
-    if settings is not None:
-        budget = replace(budget, network=settings)
-    evidence = AttackDataset(train, {"rest": test}, budget, seed, device)
-    codes, classes = train.codes(attribute), len(train.classes[attribute])
-    read = evidence.attack(family, codes, classes)["rest"].argmax(1)
-    return float((read == test.codes(attribute)).mean())
-
-
 def _result(
-    attribute: str, after: str, accuracies: list[float], tested: Windows
+    attribute: str, protocol: str, accuracies: list[float], tested: Windows
 ) -> Reidentification:
     if not accuracies:
         raise Refusal("re-identification needs at least one run")
     return Reidentification(
         attribute=attribute,
-        protocol=after,
+        protocol=protocol,
         runs=len(accuracies),
         mean=float(np.mean(accuracies)),
         spread=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0,

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from sensorveil.audit.measures import Measured
 from sensorveil.errors import Refusal
 from sensorveil.files import read_json
-from sensorveil.measures.estimate import Estimate
+from sensorveil.methods.base import ConditionProbe
 from sensorveil.methods.seal_bound import Bound
+from sensorveil.statistics import Estimate
 
 FORMAT = 2
 FILE = "audit.json"
@@ -75,7 +77,7 @@ class Attack:
 
     `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
     class with each other, and decides; `overall_auc` compares all windows, so it includes what the
-    kept class itself tells.
+    kept class itself gives away.
     """
 
     threat_model: str
@@ -235,24 +237,6 @@ class Reidentification:
 
 
 @dataclass(frozen=True)
-class ConditionProbe:
-    """What a probe predicts from the condition that the output is generated from.
-
-    `source` is the encoder's features of the kept attributes (z_U), or the condition made of them
-    ("condition"). `class_alone` is what the kept class by itself gives away; more is a leak. The
-    `windows` are of `people` whom the probed encoders were not trained on.
-    """
-
-    attribute: str
-    source: str
-    accuracy: float
-    class_alone: float
-    majority: float
-    people: int
-    windows: int
-
-
-@dataclass(frozen=True)
 class TradeOff:
     """One point of the trade-off plot: the application's accuracy against the worst attacker's.
 
@@ -309,6 +293,7 @@ class SplitAudit:
     condition_probes: tuple[ConditionProbe, ...] = ()
     trade_off: tuple[TradeOff, ...] = ()
     examples: tuple[Example, ...] = ()
+    measures: tuple[Measured, ...] = ()
 
     def attribute(self, name: str) -> AttributeAudit:
         """The audit of one attribute."""
@@ -427,8 +412,8 @@ def joined(audits: Sequence[Audit]) -> list[Audit]:
     """Audits of one method, policy and dataset on different splits become one, unseen first."""
     groups: dict[str, list[Audit]] = {}
     for audit in audits:
-        told = (audit.method, audit.keep, audit.hide, audit.dataset, audit.protocol)
-        key = json.dumps([told, dict(audit.strength), dict(audit.run)], sort_keys=True)
+        policy = (audit.method, audit.keep, audit.hide, audit.dataset, audit.protocol)
+        key = json.dumps([policy, dict(audit.strength), dict(audit.run)], sort_keys=True)
         groups.setdefault(key, []).append(audit)
     found = []
     for group in groups.values():

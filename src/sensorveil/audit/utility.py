@@ -8,25 +8,27 @@ import numpy as np
 
 from sensorveil.audit.evaluation import _by_class
 from sensorveil.audit.results import Information, KeptAttribute
+from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
-from sensorveil.measures.estimate import Estimate, Statistic, bootstrap
-from sensorveil.measures.inference import Classifier, ClassifierSettings
-from sensorveil.measures.information import (
+from sensorveil.information import (
     entropy,
     mutual_information_knn,
     mutual_information_mine,
     window_features,
 )
-from sensorveil.measures.scores import (
+from sensorveil.progress import track
+from sensorveil.statistics import (
+    Estimate,
+    Statistic,
     accuracy,
+    bootstrap,
     confusion_by_person,
     f1_by_class,
     macro_f1,
     majority,
     recall_by_class,
 )
-from sensorveil.progress import track
 
 MINE = "MINE"
 NEIGHBOURS = "principal components + nearest neighbours"
@@ -45,7 +47,7 @@ def kept_attribute(
     device: str = "cpu",
     raw_models: Sequence[Sequence[Classifier]] | None = None,
 ) -> KeptAttribute:
-    """How well an application reads an attribute, with its model as it is and trained anew.
+    """How well an application predicts an attribute, with its model unchanged and retrained.
 
     `splits` are the folds, whose people are pooled. `hidden_train[i][n]` and `hidden_test[i][n]`
     are the obfuscated windows of the i-th seed in fold n, and `raw_models[i][n]`, where given, is
@@ -75,7 +77,7 @@ def _tables(
     retrained: Classifier,
 ) -> np.ndarray:
     """Confusion tables (people, raw / unchanged / retrained / back, classes, classes)."""
-    readings = [
+    predictions = [
         unchanged.predict(raw),
         unchanged.predict(hidden),
         retrained.predict(hidden),
@@ -83,7 +85,7 @@ def _tables(
     ]
     true, classes = raw.codes(attribute), len(raw.classes[attribute])
     return np.stack(
-        [confusion_by_person(true, read, raw.subject, classes) for read in readings], axis=1
+        [confusion_by_person(true, one, raw.subject, classes) for one in predictions], axis=1
     )
 
 
@@ -91,8 +93,7 @@ def _kept(attribute: str, classes: tuple[str, ...], tables: np.ndarray) -> KeptA
     """With intervals; figures by class are those of the unchanged model on obfuscated windows."""
 
     def estimate(which: int, statistic: Statistic) -> Estimate:
-        # The same people are drawn for every figure, so that figures can be compared.
-        return bootstrap(tables[:, :, which], statistic, np.random.default_rng(0))
+        return bootstrap(tables[:, :, which], statistic)
 
     whole = tables[:, :, _UNCHANGED].sum((0, 1))
     return KeptAttribute(
@@ -122,8 +123,8 @@ def information(
 
     At most 8,000 windows (2,500 in quick mode), drawn at random, the same ones on both sides.
     Windows that overlap are not compared as neighbours, and MINE holds out whole stretches of
-    recordings; but other stretches of the same people's recordings remain, so a value says what
-    these windows tell to one who has seen these people. Attributes of
+    recordings; but other stretches of the same people's recordings remain, so a value holds for
+    an attacker who has seen these people. Attributes of
     one class, or known of fewer than 50 windows, are left out.
     """
     count = min(len(raw), 2500 if quick else 8000)

@@ -56,10 +56,9 @@ def audit(
 ) -> None:
     """Runs attackers, from ignorant to fully informed, on a run's output and writes a page."""
     import sensorveil
-    from sensorveil.audit.audit import AuditSettings
-    from sensorveil.audit.audit import audit as ask
-    from sensorveil.audit.folds import check_others
+    from sensorveil.audit.audit import AuditSettings, audit_runs
     from sensorveil.audit.results import INCONCLUSIVE
+    from sensorveil.audit.threat_models import check_shadows
     from sensorveil.conditions import conditions
     from sensorveil.files import written_folder
 
@@ -76,7 +75,7 @@ def audit(
     device = given.check_device(device)
     obfuscators, splits = load_parts(run, device, data, source, option)
     others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
-    check_others(obfuscators, others)
+    check_shadows(obfuscators, others)
     settings = AuditSettings.for_two_cores() if quick else AuditSettings()
     settings = replace(settings, examples=examples)
     if seeds:
@@ -86,7 +85,7 @@ def audit(
         second = _second_split(second_split, quick, splits[0])
         if second:
             parts.append(_retrained(obfuscators[0], second, data, source, option))
-        found = ask(parts, settings, strengths, device, others)
+        found = audit_runs(parts, settings, strengths, device, others)
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
         write_audit(found, folder)

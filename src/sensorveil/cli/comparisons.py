@@ -59,8 +59,8 @@ def compare(
 
 def differences(audits: Sequence[Audit]) -> list[Difference]:
     """Paired differences of the worst attacker between methods, on the people of both."""
-    from sensorveil.measures.paired import paired_difference
     from sensorveil.report.page import Difference
+    from sensorveil.statistics import paired_difference
 
     found = []
     for one, other in combinations(audits, 2):
@@ -121,7 +121,7 @@ def sweep(
         found = swept(
             obfuscator, split.fitting, getattr(split, subset), strengths, seed=seed, device=device
         )
-    ideal = TradeOff("ideal", found.raw_kept, found.guess_hidden)
+    ideal = TradeOff("ideal", found.raw_kept, found.majority_hidden)
     with written_folder(out) as folder:
         content = {**found.as_dict(), "subset": subset, "conditions": conditions(device)}
         write_json(folder / "sweep.json", content)

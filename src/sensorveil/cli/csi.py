@@ -216,7 +216,7 @@ def augment(
 ) -> None:
     """Figures 2 and 3: accuracy of a classifier with generated windows beside real ones, 1:1."""
     from sensorveil.audit.augmentation import measure_augmentation
-    from sensorveil.audit.folds import thinned
+    from sensorveil.audit.threat_models import thinned
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
     from sensorveil.data.phases import with_phases

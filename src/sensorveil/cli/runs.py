@@ -212,9 +212,9 @@ def evaluate(
 ) -> None:
     """The papers' measures: what classifiers trained on raw data predict from the obfuscated test."""
     from sensorveil.audit.evaluation import evaluate as score
+    from sensorveil.classifiers import ClassifierSettings
     from sensorveil.conditions import conditions
     from sensorveil.files import write_json
-    from sensorveil.measures.inference import ClassifierSettings
 
     screen = Screen(quiet, as_json)
     if seeds < 1:

@@ -21,6 +21,8 @@ from sensorveil.methods.settings import Settings
 from sensorveil.train import Checkpoint
 
 if TYPE_CHECKING:
+    from sensorveil.audit.results import Audit
+    from sensorveil.data.splits import Split
     from sensorveil.methods.seal_bound import Bound
 
 Strength = Mapping[str, float | np.ndarray]
@@ -227,6 +229,23 @@ class Obfuscator(ABC):
         from sensorveil.methods.run import save_run
 
         return save_run(self, path)
+
+    def audit(self, split: Split, quick: bool = True, strength: Strength | None = None) -> Audit:
+        """Attack the output on a split, as `sensorveil audit` does.
+
+        Parameters
+        ----------
+        split
+            The split whose training windows this method was fitted on.
+        quick
+            One seed and small attackers, for two cores.
+        strength
+            The strengths to obfuscate with.
+        """
+        from sensorveil.audit.audit import AuditSettings, audit_run
+
+        settings = AuditSettings.for_two_cores() if quick else AuditSettings()
+        return audit_run(self, split, settings, strength, self.device)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Preset, seed, device and all settings by full name, as scikit-learn's `clone` needs."""

@@ -26,13 +26,13 @@ from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import VelocityDenoiser, autocast_bf16, train_denoiser
 from sensorveil.diffusion.unet import UNet, UNetSettings
+from sensorveil.information import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
     SamplingSettings,
 )
 from sensorveil.methods.settings import Settings
-from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
 from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train
 
 _SURROGATE, _DENOISER, _AUXILIARY = 11, 12, 13  # uses of the seed

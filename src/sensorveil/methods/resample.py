@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sensorveil.measures.inference import ClassifierSettings
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.methods.settings import Settings
 
 

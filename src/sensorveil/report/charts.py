@@ -32,8 +32,8 @@ from sensorveil.audit.results import (
     Example,
     SessionPoint,
 )
-from sensorveil.measures.estimate import Estimate
 from sensorveil.report.numbers import percent
+from sensorveil.statistics import Estimate
 
 WIDTH = 340
 """Units across every chart; one unit is a pixel of 12-pixel text."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from sensorveil.measures.estimate import Estimate
+from sensorveil.statistics import Estimate
 
 UNKNOWN = "–"
 

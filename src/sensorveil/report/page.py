@@ -27,10 +27,10 @@ from sensorveil.audit.results import (
 )
 from sensorveil.errors import Refusal
 from sensorveil.files import written_file
-from sensorveil.measures.estimate import Estimate
 from sensorveil.report import charts, findings, numbers, text
 from sensorveil.report.charts import Chart, Mark
 from sensorveil.report.numbers import UNKNOWN
+from sensorveil.statistics import Estimate
 
 
 @dataclass(frozen=True)

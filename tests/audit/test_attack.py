@@ -7,9 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sensorveil.audit.attack import (
+    attack_estimates,
+    confusion_tables,
+    kept_prior,
+    log_prior,
+    run_attacks,
+)
 from sensorveil.audit.attackers import CONVOLUTIONS, TREES, Budget
-from sensorveil.audit.folds import Fold, insider_halves, obfuscated, second, thinned
-from sensorveil.audit.ladder import _attack, _log_prior, _read_tables, kept_prior, run_attacks
 from sensorveil.audit.results import (
     FULL,
     HIDDEN,
@@ -22,21 +27,28 @@ from sensorveil.audit.results import (
     SEMI,
     AttributeAudit,
 )
-from sensorveil.audit.sessions import Reading, Truth, session_points
+from sensorveil.audit.sessions import Predictions, Truth, session_points
+from sensorveil.audit.threat_models import (
+    Fold,
+    insider_halves,
+    obfuscate_fold,
+    thinned,
+    train_shadow_obfuscator,
+)
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-from sensorveil.measures.inference import ClassifierSettings
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.baselines import NoObfuscation, Resample
 
 KEEP = ("activity",)
-FAST = Budget(windows=3000, kernels=100, rounds=25, families=(CONVOLUTIONS, TREES))
+FAST = Budget(windows=3000, kernels=100, rounds=25, attackers=(CONVOLUTIONS, TREES))
 
 
-def climbed(obfuscator: Obfuscator, split: Split, budget: Budget = FAST) -> AttributeAudit:
-    fold = Fold(obfuscator, split, second(obfuscator, split))
-    output = {(0, 0): obfuscated(fold, None, 0, budget)}
+def attacked(obfuscator: Obfuscator, split: Split, budget: Budget = FAST) -> AttributeAudit:
+    fold = Fold(obfuscator, split, train_shadow_obfuscator(obfuscator, split))
+    output = {(0, 0): obfuscate_fold(fold, None, 0, budget)}
     (found,) = run_attacks([fold], output, ["gender"], [0], budget, "cpu")
     return found
 
@@ -51,9 +63,9 @@ def test_a_second_obfuscator_is_not_trained_where_one_is_given() -> None:
         Resample(seed=seed, width=4, epochs=1).fit(split.train, "activity", "gender")
         for seed in (0, 7)
     )
-    assert second(obfuscator, split, [obfuscator, given]) is given
+    assert train_shadow_obfuscator(obfuscator, split, [obfuscator, given]) is given
     other_policy = Resample(seed=7, width=4, epochs=1).fit(split.train, "activity", "weight")
-    trained = second(obfuscator, split, [obfuscator, other_policy])
+    trained = train_shadow_obfuscator(obfuscator, split, [obfuscator, other_policy])
     assert trained is not other_policy
     assert (trained.seed, trained.policy_) == (1, obfuscator.policy_)
 
@@ -87,7 +99,7 @@ class Relabelled(Obfuscator):
 
 
 def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
-    found = climbed(Relabelled().fit(people.train, "activity", "gender"), people)
+    found = attacked(Relabelled().fit(people.train, "activity", "gender"), people)
     assert best(found, RAW) > 0.95
     assert best(found, IGNORANT) <= 0.05
     assert best(found, SEMI) >= 0.95
@@ -98,7 +110,7 @@ def test_a_bijection_fools_the_ignorant_and_not_the_semi_informed(people):
 
 def test_resampling_by_label_is_hidden(people):
     obfuscator = Resample(epochs=6).fit(people.train, "activity", "gender")
-    found = climbed(obfuscator, people)
+    found = attacked(obfuscator, people)
     assert best(found, RAW) > 0.95
     assert found.worst.advantage.value <= 0.02
     assert found.control.advantage.value >= 0.05
@@ -123,7 +135,7 @@ class Memorised(Obfuscator):
 
 
 def test_who_learns_from_what_the_obfuscator_never_saw_finds_what_others_miss(people):
-    found = climbed(Memorised().fit(people.train, "activity", "gender"), people)
+    found = attacked(Memorised().fit(people.train, "activity", "gender"), people)
     guess = found.majority
     assert max(best(found, level) for level in (IGNORANT, LAZY, SEMI)) < guess + 0.02
     assert best(found, INSIDER) > 0.9
@@ -184,7 +196,7 @@ def test_an_insider_who_ignores_the_clips_finds_nobody():
     beyond = np.zeros((1, len(test), classes))
     for known, attacked in insider_halves(same, KEEP):
         learnt, tried = test.select(known), test.select(attacked)
-        says = _log_prior(learnt.codes("subject"), classes)  # the same of every clip
+        says = log_prior(learnt.codes("subject"), classes)  # the same of every clip
         beyond[0, attacked] = says - kept_prior(learnt, tried, "subject", KEEP)
     truth = Truth(
         codes=test.subject,
@@ -192,17 +204,17 @@ def test_an_insider_who_ignores_the_clips_finds_nobody():
         recording=test.recording,
         start=test.start,
         classes=classes,
-        log_prior=np.tile(_log_prior(same.train.subject, classes), (len(test), 1)),
+        log_prior=np.tile(log_prior(same.train.subject, classes), (len(test), 1)),
         fold=np.zeros(len(test), int),
         kept=test.joint_codes(KEEP),
     )
-    points = session_points(truth, [Reading(INSIDER, CONVOLUTIONS, beyond, beyond)])
+    points = session_points(truth, [Predictions(INSIDER, CONVOLUTIONS, beyond, beyond)])
     assert points
     assert not any(point.significant for point in points)
 
 
 def test_raw_data_is_not_hidden(people):
-    found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people)
+    found = attacked(NoObfuscation().fit(people.train, "activity", "gender"), people)
     assert found.verdict.status == NOT_HIDDEN
     assert FULL not in {
         a.threat_model for a in found.attacks
@@ -210,9 +222,9 @@ def test_raw_data_is_not_hidden(people):
 
 
 def test_attackers_that_learnt_too_little_are_void(people):
-    weak = Budget(windows=13, kernels=4, rounds=1, families=(CONVOLUTIONS, TREES))
+    weak = Budget(windows=13, kernels=4, rounds=1, attackers=(CONVOLUTIONS, TREES))
     obfuscator = Resample(epochs=6).fit(people.train, "activity", "gender")
-    found = climbed(obfuscator, people, weak)
+    found = attacked(obfuscator, people, weak)
     tried = [a for a in found.attacks if a.threat_model != RAW]
     assert max(a.advantage.value for a in tried) <= 0.02  # by their word, all is well
     assert found.control.advantage.value < 0.05
@@ -245,8 +257,8 @@ def faint(people: int = 200, windows: int = 120, shift: float = 0.12) -> Split:
 
 def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
     split = faint()
-    budget = Budget(windows=12_000, kernels=10, rounds=10, families=(CONVOLUTIONS,))
-    found = climbed(NoObfuscation().fit(split.train, "activity", "gender"), split, budget)
+    budget = Budget(windows=12_000, kernels=10, rounds=10, attackers=(CONVOLUTIONS,))
+    found = attacked(NoObfuscation().fit(split.train, "activity", "gender"), split, budget)
     single = [p for p in found.sessions if p.windows == 1 and p.group == "recording"]
     many = [p for p in found.sessions if p.windows in (60, None)]
     assert not any(point.significant for point in single)
@@ -258,10 +270,10 @@ def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
 
 
 def test_the_network_takes_part(people):
-    tiny = ClassifierSettings(width=8, epochs=2, batch=64, rate=5e-3)
+    tiny = ClassifierSettings(width=8, epochs=2, batch_size=64, learning_rate=5e-3)
     budget = Budget(windows=400, network=tiny, kernels=20, rounds=5)
-    found = climbed(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
-    assert {a.attacker for a in found.attacks} == set(budget.families)
+    found = attacked(NoObfuscation().fit(people.train, "activity", "gender"), people, budget)
+    assert {a.attacker for a in found.attacks} == set(budget.attackers)
 
 
 def test_the_kept_class_alone_is_no_evidence():
@@ -286,8 +298,8 @@ def test_what_the_kept_class_tells_is_in_the_overall_auc_alone():
     truth = Truth(
         codes, np.arange(2000) % 20, nowhere, nowhere, 2, np.zeros((2000, 2)), nowhere, kept
     )
-    reading = Reading(SEMI, TREES, scores, scores)
-    found = _attack(truth, reading, _read_tables(truth, reading))
+    reading = Predictions(SEMI, TREES, scores, scores)
+    found = attack_estimates(truth, reading, confusion_tables(truth, reading))
     assert found.auc.value == pytest.approx(0.5)
     assert found.overall_auc is not None
     assert found.overall_auc.value == pytest.approx(0.8, abs=0.03)

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import Budget
-from sensorveil.audit.folds import Fold, condition_of_part, obfuscated, thin_places, thinned
 from sensorveil.audit.sweep import sweep
+from sensorveil.audit.threat_models import (
+    Fold,
+    condition_of,
+    obfuscate_fold,
+    thinned,
+    thinned_positions,
+)
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -32,19 +38,19 @@ def sealed(split: Split) -> Seal:
 
 
 def given(obfuscator: Obfuscator, split: Split, count: int) -> np.ndarray:
-    return obfuscated(
+    return obfuscate_fold(
         Fold(obfuscator, split, obfuscator), None, 5, Budget(windows=count)
     ).train.signal
 
 
 def test_a_part_of_the_windows_is_obfuscated_among_all_of_them(split: Split, sealed: Seal) -> None:
-    chosen = thin_places(split.train, 40, 5)
+    chosen = thinned_positions(len(split.train), 40, 5)
     whole = sealed.obfuscate(split.train, seed=10).signal
     np.testing.assert_array_equal(given(sealed, split, 40), whole[chosen])
     # Codes of these windows alone, each with a past of gaps, are other ones.
     alone, among = sealed.encode(split.train.select(chosen)), sealed.encode(split.train)[chosen]
     assert (alone != among).any()
-    condition = condition_of_part(sealed, split.train, chosen)
+    condition = condition_of(sealed, split.train, chosen)
     assert condition is not None
     np.testing.assert_array_equal(condition.argmax(1), among)
 
@@ -67,4 +73,4 @@ def test_others_are_given_the_part_alone(split: Split) -> None:
     obfuscator = Noise().fit(split.train, "activity", "gender")
     wanted = obfuscator.obfuscate(thinned(split.train, 40, 5), seed=10).signal
     np.testing.assert_array_equal(given(obfuscator, split, 40), wanted)
-    assert condition_of_part(obfuscator, split.train, np.arange(3)) is None
+    assert condition_of(obfuscator, split.train, np.arange(3)) is None

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sensorveil.errors import Refusal
-from sensorveil.nets.mine import (
+from sensorveil.information import (
     MineNet,
     _divided,
     corrected_loss,

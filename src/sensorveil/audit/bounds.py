@@ -1,4 +1,4 @@
-"""The counted bound beside the attackers: no attacker on the output may exceed it.
+"""The counted bound next to the attackers: no attacker on the output may exceed it.
 
 Where a method makes its output from a discrete code and noise alone, `methods.seal_bound` counts
 the codes of people whom it was not trained on. An attacker whose accuracy exceeds that, beyond its
@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensorveil.audit.folds import Fold
 from sensorveil.audit.results import CONTROL, NOT_HIDDEN, RAW, Attack, AttributeAudit, Verdict
+from sensorveil.audit.threat_models import Fold
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.methods.seal_bound import CONFIDENCE, Bound, bound_code, combine_bounds
 
@@ -59,9 +59,9 @@ def _bound(folds: Sequence[Fold], coded: Sequence[np.ndarray], name: str) -> Bou
 def _beats(attack: Attack, bound: Bound) -> bool:
     """Whether an attack is above the bound, beyond its interval.
 
-    In the bound each person counts alike, for an attack each window. Where those with many windows
-    are of one class, who guesses is right in more windows than of people: the advantage over
-    guessing must be above the bound as well.
+    In the bound each person counts alike, in an attack each window. Where people with many windows
+    are of one class, the majority baseline is larger for windows than for people. So the advantage
+    over that baseline must be above the bound as well.
     """
     return attack.accuracy.low > bound.accuracy and attack.advantage.low > bound.advantage
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sensorveil.audit.attack import run_attacks
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
-from sensorveil.audit.audit import AuditSettings, audit
-from sensorveil.audit.bounded import with_bounds
-from sensorveil.audit.folds import Fold, obfuscated, second
-from sensorveil.audit.ladder import run_attacks
+from sensorveil.audit.audit import AuditSettings, audit_runs
+from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, AttributeAudit
+from sensorveil.audit.threat_models import Fold, obfuscate_fold, train_shadow_obfuscator
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -22,7 +22,7 @@ from sensorveil.methods.baselines import Noise
 from sensorveil.methods.seal import Seal
 from sensorveil.methods.seal_bound import bound_code
 
-FAST = Budget(windows=1000, kernels=50, rounds=20, families=(CONVOLUTIONS,))
+FAST = Budget(windows=1000, kernels=50, rounds=20, attackers=(CONVOLUTIONS,))
 
 
 class Peeping(Seal):
@@ -38,9 +38,9 @@ def people(split: str = "subject") -> Split:
     return load("simulated", split, people=80, windows=6, recordings=1, gender=8.0)
 
 
-def climbed(obfuscator: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
-    fold = Fold(obfuscator, split, second(obfuscator, split))
-    output = {(0, 0): obfuscated(fold, None, 0, FAST)}
+def attacked(obfuscator: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit]:
+    fold = Fold(obfuscator, split, train_shadow_obfuscator(obfuscator, split))
+    output = {(0, 0): obfuscate_fold(fold, None, 0, FAST)}
     (found,) = run_attacks([fold], output, ["gender"], [0], FAST, "cpu")
     return fold, found
 
@@ -53,12 +53,12 @@ def sealed(kind: type[Seal], split: Split, seed: int = 0) -> Seal:
 @pytest.fixture(scope="module")
 def honest() -> tuple[Fold, AttributeAudit]:
     split = people()
-    return climbed(sealed(Seal, split), split)
+    return attacked(sealed(Seal, split), split)
 
 
 def test_a_generator_that_peeks_is_caught() -> None:
     split = people()
-    fold, found = climbed(sealed(Peeping, split), split)
+    fold, found = attacked(sealed(Peeping, split), split)
     (judged,) = with_bounds([fold], [found])
     assert judged.bound is not None
     assert not judged.bound.vacuous
@@ -124,7 +124,7 @@ def test_the_audit_has_the_bound() -> None:
     split = load("simulated", "subject", people=16, windows=3, recordings=1)
     obfuscator, other = (sealed(Seal, split, seed=seed) for seed in (0, 1))
     settings = AuditSettings(FAST, (0,), True, 0, (), 0)
-    found = audit([([obfuscator], [split])], settings, others=[other])
+    found = audit_runs([([obfuscator], [split])], settings, shadows=[other])
     (wanted,) = with_bounds([Fold(obfuscator, split, other)], [found.main.attribute("gender")])
     assert wanted.bound is not None
     assert found.main.attribute("gender").bound == wanted.bound

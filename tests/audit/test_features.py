@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensorveil.data.windows import Windows
-from sensorveil.errors import Refusal
-from sensorveil.measures.features import (
+from sensorveil.audit.features import (
     BINS,
     RandomConvolutions,
     _edges,
-    random_convolution_features,
     spectral_features,
 )
+from sensorveil.data.windows import Windows
+from sensorveil.errors import Refusal
 from sensorveil.methods.conformance import example_windows
+
+
+def convolved(windows: Windows, kernels: int = 500, seed: int = 0) -> np.ndarray:
+    return RandomConvolutions(kernels, seed).fit(windows).transform(windows)
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
@@ -24,7 +27,7 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["signal", "complex", "image"])
 def test_every_kind_of_window_has_finite_features(kind: str) -> None:
     windows = example_windows(kind)
-    for features in (spectral_features(windows), random_convolution_features(windows, 20)):
+    for features in (spectral_features(windows), convolved(windows, 20)):
         assert features.shape[0] == len(windows)
         assert features.dtype == np.float32
         assert np.isfinite(features).all()
@@ -128,40 +131,40 @@ def test_biases_are_spread_over_the_outputs() -> None:
 
 def test_units_play_no_part_in_random_convolutions() -> None:
     signal = noise(40, 2, 50)
-    plain = random_convolution_features(Windows.from_signal(signal), 40, seed=2)
-    other = random_convolution_features(Windows.from_signal(signal * 1e-5 + 3e-4), 40, seed=2)
+    plain = convolved(Windows.from_signal(signal), 40, seed=2)
+    other = convolved(Windows.from_signal(signal * 1e-5 + 3e-4), 40, seed=2)
     np.testing.assert_allclose(plain[:, 40:], other[:, 40:], atol=1e-2)
 
 
 def test_the_seed_decides() -> None:
     windows = Windows.from_signal(noise(20, 2, 50))
-    first = random_convolution_features(windows, 16, seed=3)
-    np.testing.assert_array_equal(first, random_convolution_features(windows, 16, seed=3))
-    assert not np.array_equal(first, random_convolution_features(windows, 16, seed=4))
+    first = convolved(windows, 16, seed=3)
+    np.testing.assert_array_equal(first, convolved(windows, 16, seed=3))
+    assert not np.array_equal(first, convolved(windows, 16, seed=4))
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (3, 2, 2), (3, 1, 5), (3, 1, 2, 2), (1, 1, 8)])
 def test_tiny_windows(shape: tuple[int, ...]) -> None:
     windows = Windows.from_signal(noise(*shape))
     assert np.isfinite(spectral_features(windows)).all()
-    assert np.isfinite(random_convolution_features(windows, 9)).all()
+    assert np.isfinite(convolved(windows, 9)).all()
 
 
 def test_constant_windows() -> None:
     windows = Windows.from_signal(np.ones((4, 2, 32)))
     assert np.isfinite(spectral_features(windows)).all()
-    assert np.isfinite(random_convolution_features(windows, 9)).all()
+    assert np.isfinite(convolved(windows, 9)).all()
 
 
 @pytest.mark.parametrize("kernels", [1, 7, 9])
 def test_any_number_of_kernels(kernels: int) -> None:
     windows = Windows.from_signal(noise(4, 1, 20))
-    assert random_convolution_features(windows, kernels).shape == (4, 2 * kernels)
+    assert convolved(windows, kernels).shape == (4, 2 * kernels)
 
 
 def test_refusals() -> None:
     empty = Windows.from_signal(noise(4, 1, 20)).select([])
-    for take in (spectral_features, random_convolution_features):
+    for take in (spectral_features, convolved):
         with pytest.raises(Refusal, match="no windows"):
             take(empty)
     with pytest.raises(Refusal, match="too few"):

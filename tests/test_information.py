@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.measures.information import (
+from sensorveil.information import (
     _SKETCH,
     _sketched,
     entropy,

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from sensorveil.data.windows import Scaling, Windows
+from sensorveil.data.windows import Scaling, Windows, to_real
 from sensorveil.errors import Refusal
-from sensorveil.nets.cnn import as_real
 
 BINS = 32
 """Bands of the power spectrum of a channel."""
@@ -27,7 +26,7 @@ BUNDLE = 8
 
 
 def spectral_features(windows: Windows, device: str = "cpu") -> np.ndarray:
-    """What a signal analyst would measure first: (n, features), each window for itself.
+    """Spectra, quantiles and correlations of each window, (n, features).
 
     For each channel the logarithm of its power in at most 32 bands (single frequencies at the
     low end, broader ones above), its quantiles, its mean and the deviation of its first
@@ -41,7 +40,7 @@ def spectral_features(windows: Windows, device: str = "cpu") -> np.ndarray:
     """
     if len(windows) == 0:
         raise Refusal("there are no windows to take features of")
-    parts = 3 if windows.is_complex else 1
+    parts = 3 if windows.recorded.is_complex else 1
     image = len(windows.shape) == 3
 
     def features(signal: torch.Tensor) -> torch.Tensor:
@@ -84,10 +83,9 @@ class RandomConvolutions:
             raise Refusal("there are no windows to fit random convolutions on")
         generator = np.random.default_rng(self.seed)
         self.scaling_ = Scaling.of(windows)
-        channels = windows.shape[0] * (3 if windows.is_complex else 1)
-        drawn = generator.choice(len(windows), min(sample, len(windows)), replace=False)
-        gather = windows.scaled(self.scaling_).on(self.device)
-        some = as_real(gather[torch.from_numpy(np.sort(drawn)).to(self.device)])
+        channels = windows.shape[0] * (3 if windows.recorded.is_complex else 1)
+        drawn = np.sort(generator.choice(len(windows), min(sample, len(windows)), replace=False))
+        some = _real_signal(windows.standardized(self.scaling_).select(drawn), self.device)
         self.bundles_ = []
         for first in range(0, self.kernels, BUNDLE):
             size = min(BUNDLE, self.kernels - first)
@@ -108,17 +106,7 @@ class RandomConvolutions:
                 maxima.append(outputs.amax(-1) - bundle.bias)
             return torch.cat(shares + maxima, dim=1)
 
-        return _by_batch(windows.scaled(self.scaling_), self.device, features)
-
-
-def random_convolution_features(
-    windows: Windows, kernels: int = 500, seed: int = 0, device: str = "cpu"
-) -> np.ndarray:
-    """Random convolutions fitted on the very windows they are taken of: (n, 2 kernels).
-
-    For training and test use one `RandomConvolutions`, fitted on the training windows.
-    """
-    return RandomConvolutions(kernels, seed, device).fit(windows).transform(windows)
+        return _by_batch(windows.standardized(self.scaling_), self.device, features)
 
 
 @dataclass
@@ -190,14 +178,22 @@ def _by_batch(
     windows: Windows, device: str, features: Callable[[torch.Tensor], torch.Tensor]
 ) -> np.ndarray:
     """Features of all windows in order; batches are small enough to stay in a core's cache."""
-    gather = windows.on(device)
-    largest = 2**18 if gather.device.type == "cpu" else 2**22
+    largest = 2**18 if torch.device(device).type == "cpu" else 2**22
     size = max(16, largest // int(np.prod(windows.shape)))
-    parts = []
-    for first in range(0, len(windows), size):
-        index = torch.arange(first, min(first + size, len(windows)), device=gather.device)
-        parts.append(features(as_real(gather[index])).cpu())
+    parts = [
+        features(_real_signal(windows.select(slice(first, first + size)), device)).cpu()
+        for first in range(0, len(windows), size)
+    ]
     return torch.cat(parts).numpy()
+
+
+def _real_signal(windows: Windows, device: str) -> torch.Tensor:
+    """All windows as real numbers; complex ones as real parts, imaginary parts and magnitudes."""
+    signal = torch.from_numpy(to_real(windows.signal)).to(device)
+    if not windows.recorded.is_complex:
+        return signal
+    real, imaginary = signal[:, ::2], signal[:, 1::2]
+    return torch.cat([real, imaginary, torch.hypot(real, imaginary)], dim=1)
 
 
 def _pooled(values: torch.Tensor, parts: int, most: int) -> torch.Tensor:

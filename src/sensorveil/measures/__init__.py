@@ -1,1 +1,0 @@
-"""Scores with intervals: pure functions that methods and audit both use."""

@@ -1,1 +1,0 @@
-"""Small networks and the mathematics around them: pure torch, no dataset, no policy."""
