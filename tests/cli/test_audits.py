@@ -6,99 +6,106 @@ import json
 
 import pytest
 
+from sensorveil.audit.attackers import Budget
+from sensorveil.classifiers import ClassifierSettings
 from sensorveil.cli.comparisons import parse_grid
 from sensorveil.errors import Refusal
 
-DATA = [
-    "--data",
-    "simulated",
-    *["--option", "people=16", "--option", "windows=3", "--option", "recordings=1"],
-]
+OPTION = ("--option", "people=16,windows=3,recordings=1")
+DATA = ("--data", "simulated", *OPTION)
+POLICY = ("--keep", "activity", "--hide", "gender")
+QUICK = (*OPTION, "--quick", "--out")
 
 
-@pytest.fixture
-def tiny(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def tiny():
     """Attackers so small that an audit takes seconds; what they find is tested elsewhere."""
-    from sensorveil.audit.attackers import Budget
-    from sensorveil.classifiers import ClassifierSettings
-
-    network = ClassifierSettings(width=4, epochs=1, batch=32, rate=1e-3)
+    network = ClassifierSettings(width=4, epochs=1, batch_size=32, learning_rate=1e-3)
     small = Budget(windows=120, network=network, kernels=16, rounds=2)
-    monkeypatch.setattr(Budget, "quick", classmethod(lambda cls: small))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Budget, "quick", classmethod(lambda cls: small))
+        yield
 
 
-@pytest.fixture
-def runs(done, tiny):
-    for name, more in (("noise", ["--set", "snr=5"]), ("none", [])):
-        done("fit", name, *DATA, "--keep", "activity", "--hide", "gender", *more, "--out", name)
+@pytest.fixture(scope="module")
+def noise(command, tmp_path_factory):
+    """A run of noise."""
+    place = tmp_path_factory.mktemp("runs") / "noise"
+    assert command("fit", "noise", *DATA, *POLICY, "--set", "snr=5", "--out", place).code == 0
+    return place
 
 
-def test_audit_writes_a_page_and_json(done, runs, tmp_path):
-    shown = done("audit", "noise", *DATA[2:], "--quick", "--out", "found").out
+@pytest.fixture(scope="module")
+def none(command, tmp_path_factory):
+    """A run that changes nothing."""
+    place = tmp_path_factory.mktemp("runs") / "none"
+    assert command("fit", "none", *DATA, *POLICY, "--out", place).code == 0
+    return place
+
+
+def test_audit_writes_a_page_and_json(done, noise, tmp_path):
+    shown = done("audit", noise, *QUICK, "found").out
     assert "gender (hide)" in shown
-    told = json.loads((tmp_path / "found" / "audit.json").read_text("utf-8"))
-    assert told["method"] == "noise"
-    assert told["conditions"]["command"].startswith("sensorveil audit noise")
-    (part,) = told["splits"]
-    assert part["unseen_people"]
-    assert part["left_out"]["subject"]
-    assert {entry["attribute"] for entry in part["attributes"]} == {"gender", "weight"}
-    page = (tmp_path / "found" / "audit.html").read_text("utf-8")
-    assert "gender" in page.lower()
-    assert "http://" not in page.replace("http://www.w3.org", "")
+    found = json.loads((tmp_path / "found" / "audit.json").read_text("utf-8"))
+    assert found["method"] == "noise"
+    assert found["conditions"]["command"].startswith("sensorveil audit noise")
+    (split,) = found["splits"]
+    assert split["unseen_people"]
+    assert split["left_out"]["subject"]
+    assert {entry["attribute"] for entry in split["attributes"]} == {"gender", "weight"}
+    assert "Gender is" in (tmp_path / "found" / "audit.html").read_text("utf-8")
 
 
-def test_a_second_split_stands_beside(done, runs, tmp_path):
-    shown = done(
-        "audit", "none", *DATA[2:], "--quick", "--second-split", "recording", "--out", "both"
-    ).out
-    told = json.loads((tmp_path / "both" / "audit.json").read_text("utf-8"))
-    assert [part["split"] for part in told["splits"]] == ["subject", "recording"]
-    assert set(told["gaps"]) == {"gender"}
-    assert "split recording" in shown
+def test_a_second_split_and_an_advantage_that_is_allowed(command, none, tmp_path):
+    second = ("--second-split", "recording", "--max-advantage")
+    outcome = command("audit", none, *second, "1", *QUICK, "both")
+    assert outcome.code == 0
+    found = json.loads((tmp_path / "both" / "audit.json").read_text("utf-8"))
+    assert [split["split"] for split in found["splits"]] == ["subject", "recording"]
+    assert set(found["gaps"]) == {"gender"}
+    assert "split recording" in outcome.out
+    assert command("audit", none, "--max-advantage", "0", *QUICK, "a").code == 1
 
 
-def test_another_run_serves_lazy_attackers(done, refused, runs, tmp_path):
-    policy = ["--keep", "activity", "--hide", "gender"]
-    done("fit", "noise", *DATA, *policy, "--set", "snr=5", "--seed", "1", "--out", "again")
-    done("audit", "noise", *DATA[2:], "--quick", "--shadow-run", "again", "--out", "found")
-    asked = ("audit", "noise", *DATA[2:], "--quick", "--out", "no", "--shadow-run")
-    assert "another seed" in refused(*asked, "noise")
-    assert "must have the method" in refused(*asked, "none")
-    assert not (tmp_path / "no").exists()
+def test_another_run_serves_lazy_attackers(done, refused, noise, none, tmp_path):
+    done("fit", "noise", *DATA, *POLICY, "--set", "snr=5", "--seed", "1", "--out", "again")
+    done("audit", noise, "--shadow-run", "again", *QUICK, "found")
+    assert "another seed" in refused("audit", noise, "--shadow-run", noise, *QUICK, "no")
+    assert "must have the method" in refused("audit", noise, "--shadow-run", none, *QUICK, "no")
 
 
-def test_max_advantage_is_an_exit_code(command, runs):
-    found = command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "0", "--out", "a")
-    assert found.code == 1
-    assert (
-        command("audit", "none", *DATA[2:], "--quick", "--max-advantage", "1", "--out", "b").code
-        == 0
-    )
-
-
-def test_compare(done, refused, runs, tmp_path):
-    for name in ("noise", "none"):
-        done("audit", name, *DATA[2:], "--quick", "--out", f"audit-{name}")
-    shown = done("compare", "audit-noise", "audit-none", "--out", "page").out
+def test_compare(done, refused, noise, none, tmp_path):
+    for run in (noise, none):
+        done("audit", run, *QUICK, run.name)
+    shown = done("compare", "noise", "none", "--out", "page").out
     assert "noise" in (tmp_path / "page" / "compare.html").read_text("utf-8")
     assert "page/compare.html" in shown
-    assert "two or more" in refused("compare", "audit-noise", "--out", "other")
-    content = json.loads((tmp_path / "audit-none" / "audit.json").read_text("utf-8"))
+    assert "two or more" in refused("compare", "noise", "--out", "other")
+    content = json.loads((tmp_path / "none" / "audit.json").read_text("utf-8"))
     content["protocol"] = "another"
-    (tmp_path / "audit-none" / "audit.json").write_text(json.dumps(content), "utf-8")
-    assert "protocols" in refused("compare", "audit-noise", "audit-none", "--out", "other")
+    (tmp_path / "none" / "audit.json").write_text(json.dumps(content), "utf-8")
+    assert "protocols" in refused("compare", "noise", "none", "--out", "other")
 
 
-def test_sweep(done, refused, runs, tmp_path):
-    options = ("sweep", "noise", *DATA[2:], "--subset", "test")
+def test_sweep(done, refused, noise, tmp_path):
+    options = ("sweep", noise, *OPTION, "--subset", "test")
     shown = done(*options, "--grid", "snr=-10:20:15", "--out", "curve").out
-    told = json.loads((tmp_path / "curve" / "sweep.json").read_text("utf-8"))
-    assert [point["strength"]["snr"] for point in told["points"]] == [-10, 5, 20]
-    assert 0 <= told["area"] <= 1
+    found = json.loads((tmp_path / "curve" / "sweep.json").read_text("utf-8"))
+    assert [point["strength"]["snr"] for point in found["points"]] == [-10, 5, 20]
+    assert 0 <= found["area"] <= 1
     assert "area under the curve" in shown
     assert (tmp_path / "curve" / "sweep.html").is_file()
     assert "'loud' is unknown" in refused(*options, "--grid", "loud=1", "--out", "other")
+
+
+def test_people_never_seen_cannot_be_swept(done, refused):
+    done("fit", "noise", *DATA, "--keep", "activity", "--hide", "subject", "--out", "people")
+    words = ("sweep", "people", *OPTION, "--grid", "snr=1", "--out", "x")
+    assert "'subject' cannot be swept" in refused(*words)
+
+
+def test_grids():
+    assert parse_grid("snr=1:2:0.5,gender=0,0.1") == {"snr": [1, 1.5, 2], "gender": [0, 0.1]}
 
 
 @pytest.mark.parametrize(
@@ -119,23 +126,18 @@ def test_bad_grids(text, line):
         parse_grid(text)
 
 
-def test_bad_audits(refused, runs, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("audit {none} --out full", "which is no part of this audit"),
+        ("audit {none} --seeds -1 --out x", "--seeds"),
+        ("audit {none} --max-advantage -3 --out x", "share between 0 and 1"),
+        ("audit {none} --examples 21 --out x", "--examples"),
+        ("compare {none} {noise} --out x", "audit.json is missing"),
+        ("sweep {noise} --grid snr=1 --subset train --out x", "subset 'train'"),
+    ],
+)
+def test_bad_audits(words, line, refused, noise, none, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("precious")
-    for words, line in (
-        (["audit", "none", "--out", "full"], "which is no part of this audit"),
-        (["audit", "none", "--seeds", "-1", "--out", "x"], "--seeds"),
-        (["audit", "none", "--max-advantage", "-3", "--out", "x"], "share between 0 and 1"),
-        (["compare", "none", "noise", "--out", "x"], "audit.json is missing"),
-        (
-            ["sweep", "noise", "--grid", "snr=1", "--subset", "train", "--out", "x"],
-            "subset 'train'",
-        ),
-    ):
-        assert line in refused(*words)
-
-
-def test_people_never_seen_cannot_be_swept(done, refused, tiny):
-    done("fit", "noise", *DATA, "--keep", "activity", "--hide", "subject", "--out", "who")
-    words = ("sweep", "who", *DATA[2:], "--grid", "snr=1", "--out", "x")
-    assert "'subject' cannot be swept" in refused(*words)
+    assert line in refused(*words.format(none=none, noise=noise).split())

@@ -21,7 +21,6 @@ def demo(
 ) -> None:
     """Hides which arm wears the watch, keeps the exercise, and has attackers check the result."""
     import sensorveil
-    from sensorveil.audit.audit import AuditSettings, audit_runs
     from sensorveil.conditions import conditions
     from sensorveil.files import check_place, check_replaceable, written_folder
 
@@ -37,7 +36,7 @@ def demo(
     with screen.bars():
         obfuscator.fit(windows.train, keep="exercise", hide="side")
         hidden = obfuscator.obfuscate(windows.test, seed=seed)
-        found = audit_runs([([obfuscator], [windows])], AuditSettings.for_two_cores())
+        found = obfuscator.audit(windows)
     found = replace(found, conditions=conditions())
     with written_folder(out, replace=True) as folder:
         sensorveil.save_run(obfuscator, folder / "run")
