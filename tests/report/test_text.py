@@ -148,6 +148,13 @@ def test_from_whom_tells_the_threat_models_apart():
     assert {status for status, _ in text.from_whom(sample.gender_inconclusive())} == {INCONCLUSIVE}
 
 
+def test_a_threat_model_of_ones_own_is_named():
+    found = sample.attribute()
+    own = replace(found.attacks[-1], threat_model="neighbour")
+    *_, (status, said) = text.from_whom(replace(found, attacks=(*found.attacks, own)))
+    assert (status, said) == (HIDDEN, "hidden from an attacker of the threat model neighbour")
+
+
 def test_a_wide_interval_and_few_people_stand_beside_the_verdict():
     found = sample.attribute()  # 0.6 points over, with 2 points on either side
     note = text.interval_note(found)

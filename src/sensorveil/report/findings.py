@@ -100,5 +100,5 @@ def highest_auc(found: AttributeAudit) -> Attack:
 def all_attacks(found: AttributeAudit) -> list[Attack]:
     """The attacks and once the control, in the order of the threat models."""
     attacks = [attack for attack in found.attacks if attack != found.control]
-    order = list(THREAT_MODELS)
-    return sorted([*attacks, found.control], key=lambda a: order.index(a.threat_model))
+    order = {name: place for place, name in enumerate(THREAT_MODELS)}
+    return sorted([*attacks, found.control], key=lambda a: order.get(a.threat_model, len(order)))

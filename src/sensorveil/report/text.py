@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from sensorveil.audit.results import (
+    CONTROL,
     FULL,
     HIDDEN,
     IGNORANT,
@@ -15,6 +17,7 @@ from sensorveil.audit.results import (
     MAX_ADVANTAGE,
     MAX_AUC,
     NOT_HIDDEN,
+    RAW,
     SEMI,
     Attack,
     AttributeAudit,
@@ -25,7 +28,7 @@ from sensorveil.audit.results import (
     worst_verdict,
 )
 from sensorveil.methods.seal_bound import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
-from sensorveil.report.findings import Finding, highest_auc, output_attacks
+from sensorveil.report.findings import Finding, all_attacks, highest_auc, output_attacks
 from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
 
 FEW_PEOPLE = 15
@@ -33,17 +36,10 @@ FEW_PEOPLE = 15
 
 _TRAINED = {
     IGNORANT: "trained on raw data",
-    LAZY: "trained on output of another strength or seed",
+    LAZY: "trained on output of the same method with another seed",
     SEMI: "retrained on this very output",
     INSIDER: "retrained on output of windows that the obfuscator never saw",
-    FULL: "retrained on this very output and shown the method's own condition",
-}
-_WHO = {
-    IGNORANT: "an attacker who has only raw data to learn from",
-    LAZY: "an attacker who has the same method with another strength or seed",
-    SEMI: "an attacker who has this very obfuscator and labelled output of it",
-    INSIDER: "an attacker who has labelled output of windows that the obfuscator never saw",
-    FULL: "an attacker who also sees the method's own condition or code",
+    FULL: "retrained on this very output and shown the method's own condition or code",
 }
 
 
@@ -145,11 +141,14 @@ def _leak(found: AttributeAudit) -> str:
 
 
 def _by_window(found: AttributeAudit) -> str:
-    trained = _TRAINED.get(found.worst.threat_model, found.worst.threat_model)
     return (
-        f"the strongest attacker, {trained}, is right in {percent(found.worst.accuracy.value)} of"
+        f"the strongest attacker, {_trained(found.worst)}, is right in {percent(found.worst.accuracy.value)} of"
         f" windows; the majority baseline is right in {percent(found.majority)}"
     )
+
+
+def _trained(attack: Attack) -> str:
+    return _TRAINED.get(attack.threat_model, f"of the threat model {attack.threat_model}")
 
 
 def by_session(point: SessionPoint) -> str:
@@ -178,13 +177,12 @@ def from_whom(found: AttributeAudit) -> list[tuple[str, str]]:
     Where the verdict is inconclusive, nothing is claimed about anybody.
     """
     begins = {HIDDEN: "hidden from", NOT_HIDDEN: "found out by", INCONCLUSIVE: "not known for"}
-    attacks = output_attacks(found)
+    attacks = [one for one in all_attacks(found) if one.threat_model not in (RAW, CONTROL)]
     said = []
-    for model, who in _WHO.items():
-        own = [attack for attack in attacks if attack.threat_model == model]
-        if own:
-            status = _status_for(found, own)
-            said.append((status, f"{begins[status]} {who}"))
+    for _, group in groupby(attacks, lambda attack: attack.threat_model):
+        own = list(group)
+        status = _status_for(found, own)
+        said.append((status, f"{begins[status]} an attacker {_trained(own[0])}"))
     session = worst_session(found.sessions)
     if session is not None and found.verdict.status == NOT_HIDDEN:
         said.append((NOT_HIDDEN, f"found out when windows add up: {by_session(session)}"))
