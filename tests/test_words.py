@@ -47,3 +47,10 @@ def test_replaced_words_stay_out(name: str) -> None:
 def test_words_inside_names_are_found_and_other_words_are_not() -> None:
     text = "import sensorveil\nself._told(veils)\navoid; a stepladder; coincide\nTries again"
     assert replaced_words(text) == ["2: told", "2: veils", "4: Tries"]
+
+
+def test_the_glossary_says_what_replaced_each_word() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    replaced = " ".join(line.rpartition(" | ")[2] for line in glossary.splitlines())
+    for word in REPLACED.split("|"):
+        assert word in replaced, f"docs/glossary.md does not replace '{word}'"
