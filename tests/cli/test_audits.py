@@ -43,48 +43,58 @@ def none(command, tmp_path_factory):
     return place
 
 
-def test_audit_writes_a_page_and_json(done, noise, tmp_path):
-    shown = done("audit", noise, *QUICK, "found").out
-    assert "gender (hide)" in shown
-    found = json.loads((tmp_path / "found" / "audit.json").read_text("utf-8"))
+@pytest.fixture(scope="module")
+def audits(command, noise, none, tmp_path_factory):
+    """Audits of both runs; that of none on a second split too. Each folder with its outcome."""
+    place = tmp_path_factory.mktemp("audits")
+    asked = {noise: ("--max-advantage", "1"), none: ("--second-split", "recording")}
+    return {
+        run.name: (place / run.name, command("audit", run, *more, *QUICK, place / run.name))
+        for run, more in asked.items()
+    }
+
+
+def test_audit_writes_a_page_and_json(audits):
+    place, outcome = audits["noise"]
+    assert outcome.code == 0
+    assert "gender (hide)" in outcome.out
+    found = json.loads((place / "audit.json").read_text("utf-8"))
     assert found["method"] == "noise"
     assert found["conditions"]["command"].startswith("sensorveil audit noise")
     (split,) = found["splits"]
     assert split["unseen_people"]
     assert split["left_out"]["subject"]
     assert {entry["attribute"] for entry in split["attributes"]} == {"gender", "weight"}
-    assert "Gender is" in (tmp_path / "found" / "audit.html").read_text("utf-8")
+    assert "Gender is" in (place / "audit.html").read_text("utf-8")
 
 
-def test_a_second_split_and_an_advantage_that_is_allowed(command, none, tmp_path):
-    second = ("--second-split", "recording", "--max-advantage")
-    outcome = command("audit", none, *second, "1", *QUICK, "both")
-    assert outcome.code == 0
-    found = json.loads((tmp_path / "both" / "audit.json").read_text("utf-8"))
+def test_a_second_split(audits):
+    place, outcome = audits["none"]
+    found = json.loads((place / "audit.json").read_text("utf-8"))
     assert [split["split"] for split in found["splits"]] == ["subject", "recording"]
     assert set(found["gaps"]) == {"gender"}
     assert "split recording" in outcome.out
-    assert command("audit", none, "--max-advantage", "0", *QUICK, "a").code == 1
 
 
-def test_another_run_serves_lazy_attackers(done, refused, noise, none, tmp_path):
+def test_a_shadow_run_and_too_large_an_advantage(command, done, refused, noise, none):
     done("fit", "noise", *DATA, *POLICY, "--set", "snr=5", "--seed", "1", "--out", "again")
-    done("audit", noise, "--shadow-run", "again", *QUICK, "found")
+    asked = ("audit", noise, "--max-advantage", "0", *QUICK, "found", "--shadow-run")
+    assert command(*asked, "again").code == 1
     assert "another seed" in refused("audit", noise, "--shadow-run", noise, *QUICK, "no")
     assert "must have the method" in refused("audit", noise, "--shadow-run", none, *QUICK, "no")
 
 
-def test_compare(done, refused, noise, none, tmp_path):
-    for run in (noise, none):
-        done("audit", run, *QUICK, run.name)
-    shown = done("compare", "noise", "none", "--out", "page").out
+def test_compare(done, refused, audits, tmp_path):
+    folders = [place for place, _ in audits.values()]
+    shown = done("compare", *folders, "--out", "page").out
     assert "noise" in (tmp_path / "page" / "compare.html").read_text("utf-8")
     assert "page/compare.html" in shown
-    assert "two or more" in refused("compare", "noise", "--out", "other")
-    content = json.loads((tmp_path / "none" / "audit.json").read_text("utf-8"))
-    content["protocol"] = "another"
-    (tmp_path / "none" / "audit.json").write_text(json.dumps(content), "utf-8")
-    assert "protocols" in refused("compare", "noise", "none", "--out", "other")
+    assert "two or more" in refused("compare", folders[0], "--out", "other")
+    content = json.loads((folders[1] / "audit.json").read_text("utf-8"))
+    (tmp_path / "changed").mkdir()
+    changed = json.dumps({**content, "protocol": "another"})
+    (tmp_path / "changed" / "audit.json").write_text(changed, "utf-8")
+    assert "protocols" in refused("compare", folders[0], "changed", "--out", "other")
 
 
 def test_sweep(done, refused, noise, tmp_path):
