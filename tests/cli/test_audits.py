@@ -12,7 +12,7 @@ from sensorveil.cli.comparisons import parse_grid
 from sensorveil.errors import Refusal
 
 OPTION = ("--option", "people=16,windows=3,recordings=1")
-DATA = ("--data", "simulated", *OPTION)
+DATA = ("--data", "simulated", "--split", "recording", *OPTION)  # no sessions to link: quicker
 POLICY = ("--keep", "activity", "--hide", "gender")
 QUICK = (*OPTION, "--quick", "--out")
 
@@ -45,35 +45,36 @@ def none(command, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def audits(command, noise, none, tmp_path_factory):
-    """Audits of both runs; that of none on a second split too. Each folder with its outcome."""
+    """The folders of audits of both runs, each with its outcome."""
     place = tmp_path_factory.mktemp("audits")
-    asked = {noise: ("--max-advantage", "1"), none: ("--second-split", "recording")}
-    return {
-        run.name: (place / run.name, command("audit", run, *more, *QUICK, place / run.name))
-        for run, more in asked.items()
-    }
+    return [
+        (place / run.name, command("audit", run, "--max-advantage", "1", *QUICK, place / run.name))
+        for run in (noise, none)
+    ]
 
 
 def test_audit_writes_a_page_and_json(audits):
-    place, outcome = audits["noise"]
+    place, outcome = audits[0]
     assert outcome.code == 0
     assert "gender (hide)" in outcome.out
     found = json.loads((place / "audit.json").read_text("utf-8"))
     assert found["method"] == "noise"
     assert found["conditions"]["command"].startswith("sensorveil audit noise")
     (split,) = found["splits"]
-    assert split["unseen_people"]
-    assert split["left_out"]["subject"]
-    assert {entry["attribute"] for entry in split["attributes"]} == {"gender", "weight"}
+    assert not split["unseen_people"]
+    assert {entry["attribute"] for entry in split["attributes"]} == {"gender", "weight", "subject"}
     assert "Gender is" in (place / "audit.html").read_text("utf-8")
 
 
-def test_a_second_split(audits):
-    place, outcome = audits["none"]
-    found = json.loads((place / "audit.json").read_text("utf-8"))
+@pytest.mark.slow
+def test_a_second_split_with_people_never_seen(done, noise, tmp_path):
+    shown = done("audit", noise, "--second-split", "subject", *QUICK, "both").out
+    found = json.loads((tmp_path / "both" / "audit.json").read_text("utf-8"))
     assert [split["split"] for split in found["splits"]] == ["subject", "recording"]
+    assert [split["unseen_people"] for split in found["splits"]] == [True, False]
+    assert found["splits"][0]["left_out"]["subject"]
     assert set(found["gaps"]) == {"gender"}
-    assert "split recording" in outcome.out
+    assert "split recording" in shown
 
 
 def test_a_shadow_run_and_too_large_an_advantage(command, done, refused, noise, none):
@@ -85,7 +86,7 @@ def test_a_shadow_run_and_too_large_an_advantage(command, done, refused, noise, 
 
 
 def test_compare(done, refused, audits, tmp_path):
-    folders = [place for place, _ in audits.values()]
+    folders = [place for place, _ in audits]
     shown = done("compare", *folders, "--out", "page").out
     assert "noise" in (tmp_path / "page" / "compare.html").read_text("utf-8")
     assert "page/compare.html" in shown
@@ -109,7 +110,8 @@ def test_sweep(done, refused, noise, tmp_path):
 
 
 def test_people_never_seen_cannot_be_swept(done, refused):
-    done("fit", "noise", *DATA, "--keep", "activity", "--hide", "subject", "--out", "people")
+    policy = ("--split", "subject", "--keep", "activity", "--hide", "subject")
+    done("fit", "noise", "--data", "simulated", *OPTION, *policy, "--out", "people")
     words = ("sweep", "people", *OPTION, "--grid", "snr=1", "--out", "x")
     assert "'subject' cannot be swept" in refused(*words)
 
