@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.plan import Done, Plan, Whole
 from benchmarks.recipe import Recipe, Row
-from sensorveil.audit.augmentation import PAPER, Augmentation, measure_augmentation
 from sensorveil.audit.donors import Contender, DonorData, DonorStudy, donor_study
-from sensorveil.audit.likeness import Likeness
+from sensorveil.audit.donors.augmentation import PAPER, Augmentation, measure_augmentation
+from sensorveil.audit.donors.likeness import Likeness
 from sensorveil.classifiers import Classifier
 from sensorveil.data.splits import split_windows, units
 from sensorveil.data.windows import Windows
@@ -36,10 +36,10 @@ def donors(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
                 keep,
                 hide,
                 _classifiers(plan, keep),
-                Likeness(keep, plan.inference, device=plan.device).fit(windows),
                 asked["public"],
                 units(windows, corpus, rules.rule(None)[1]),
             ),
+            Likeness(keep, plan.inference, device=plan.device).fit(windows),
             plan.seeds,
             asked["lira"],
             on_result=lambda study: done(told(study)),
@@ -104,7 +104,7 @@ def _make(row: Row, recipe: Recipe, plan: Plan, **more: Any) -> Callable[[int], 
 
 def _contender(row: Row, recipe: Recipe, plan: Plan) -> Contender:
     make = None if row.method == "none" else _make(row, recipe, plan)
-    return Contender(row.label, make, uses_public="public" in row.settings)
+    return Contender(row.label, make, uses_public="privacy.public" in row.settings)
 
 
 def _classifiers(plan: Plan, attribute: str) -> Callable[[Windows, int], Classifier]:

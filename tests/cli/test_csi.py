@@ -8,12 +8,13 @@ from pathlib import Path
 import intel5300_writer as writer
 import numpy as np
 import pytest
+from opacus.optimizers import DPOptimizer
 
-from sensorveil.audit import membership
+from sensorveil.audit.donors import membership
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.phases import with_phases
 from sensorveil.data.windows import Windows
-from sensorveil.methods.csi import CsiGenerator, dp_sgd
+from sensorveil.methods.csi import CsiGenerator
 
 TINY = (
     "width=8,blocks=1,heads=2,epochs=1,classifier_epochs=1,sampling_steps=2,privacy.steps=2,"
@@ -138,7 +139,7 @@ def test_join_makes_one_table_of_a_study_in_parts(done, refused):
     for places, line in (
         (("0.json", "other.json"), "another study"),
         (("empty.json",), "no result"),
-        (("missing.json",), "cannot be read"),
+        (("missing.json",), "is missing"),
     ):
         assert line in refused("csi", "join", *places, "--out", "bad.json")
 
@@ -254,14 +255,13 @@ def test_canaries_do_not_refute_honest_noise(mode, done):
 
 def test_canaries_refute_too_little_noise(done, monkeypatch):
     """The run still claims what it claimed; its gradients show that it is not so."""
-    honest = dp_sgd.private_optimizer
+    honest = DPOptimizer.add_noise
 
-    def weak(*given):
-        optimizer = honest(*given)
-        optimizer.noise_multiplier /= 8
-        return optimizer
+    def weak(optimizer):
+        optimizer.noise_multiplier = 10 / 8
+        honest(optimizer)
 
-    monkeypatch.setattr(dp_sgd, "private_optimizer", weak)
+    monkeypatch.setattr(DPOptimizer, "add_noise", weak)
     assert "REFUTED" in done(*CANARIES, "--set", f"{SIZE},mode=dp").out
 
 

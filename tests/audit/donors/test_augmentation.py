@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sensorveil.audit.augmentation import Augmentation, concatenate, measure_augmentation
+from sensorveil.audit.donors.augmentation import Augmentation, concatenate, measure_augmentation
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -69,10 +69,10 @@ def test_the_table_against_counting():
     assert found.gain.value > 0.02
     assert found.real.people == 4
     assert found.real.low <= found.real.value <= found.real.high
-    told = found.as_dict()
-    assert told["gain"]["value"] == found.gain.value
-    assert told["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
-    again = Augmentation.join([told, told])
+    written = found.as_dict()
+    assert written["gain"]["value"] == found.gain.value
+    assert written["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
+    again = Augmentation.join([written, written])
     assert (again.gain.seeds, again.gain.spread) == (2, 0.0)
     assert again.gain.value == pytest.approx(found.gain.value)
 
@@ -99,9 +99,9 @@ def test_parts_of_other_people_are_not_joined():
     tables = [np.ones((1, people, 3), int) for people in (2, 3)]
     with pytest.raises(Refusal, match="other people"):
         Augmentation.join([Augmentation("activity", table).as_dict() for table in tables])
-    told = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
+    parts = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
     with pytest.raises(Refusal, match="another attribute"):
-        Augmentation.join(told)
+        Augmentation.join(parts)
 
 
 def test_joined_is_one_to_one_and_keeps_names():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sensorveil.audit.lira import (
+from sensorveil.audit.donors.lira import (
     balanced_halves,
     likelihood_ratios,
     lira,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensorveil.audit.membership import (
+from sensorveil.audit.donors.membership import (
     divide,
     evaluate_attack,
     shadow_attack,

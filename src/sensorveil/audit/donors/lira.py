@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.membership import (
+from sensorveil.audit.donors.membership import (
     MembershipAttack,
     Target,
     Trainer,
