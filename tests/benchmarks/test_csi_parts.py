@@ -109,17 +109,16 @@ def test_lambdas_are_asked_of_gestures_and_of_people(
     asked: list[tuple[str, float]] = []
     fit = CsiGenerator.fit
 
-    def watched(obfuscator: CsiGenerator, *told: Any) -> Any:
+    def watched(obfuscator: CsiGenerator, *given: Any) -> Any:
         asked.append((obfuscator.settings.mode, obfuscator.settings.privacy.denoiser_weight))
-        return fit(obfuscator, *told)
+        return fit(obfuscator, *given)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
     rows = reproduce("in-domain-lambda")["rows"]
     assert asked == [("hybrid", 0.5), ("hybrid", 2.0)] * 2
-    wanted = [(read, weight) for read in ("gesture", "subject") for weight in ("0.5", "2")]
-    assert [(row["attribute"], row["label"]) for row in rows] == [
-        (read, f"hybrid, lambda {weight}") for read, weight in wanted
-    ]
+    labels = ("hybrid, lambda 0.5", "hybrid, lambda 2")
+    wanted = [(attribute, label) for attribute in ("gesture", "subject") for label in labels]
+    assert [(row["attribute"], row["label"]) for row in rows] == wanted
     assert rows[0]["real"] == rows[1]["real"]  # one classifier of real windows for both
 
 

@@ -427,8 +427,9 @@ def join(
 def _load(data: str, source: Path | None, options: dict[str, Any], phases: str) -> Whole:
     """All windows of a dataset, with the recordings and the protocol behind them."""
     from sensorveil.data.catalog import load_whole
-    from sensorveil.data.phases import with_phases
+    from sensorveil.data.phases import PHASES, with_phases
 
+    given.check_among("phases", phases, PHASES)
     windows, corpus, rules = load_whole(data, source, **options)
     return with_phases(windows, phases), corpus, rules
 

@@ -131,8 +131,8 @@ def test_both_are_trained_equally_long():
     assert sizes == [40, 40]
 
 
-def test_several_generators_share_the_reader_of_real_windows():
-    """Each has the table that it has alone, and what is known is told after each seed."""
+def test_several_generators_share_the_classifier_of_real_windows():
+    """Each has the table that it has alone; the results so far are given after each seed."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
     makes = {
         "none": lambda seed: NoObfuscation(seed=seed),
@@ -140,26 +140,26 @@ def test_several_generators_share_the_reader_of_real_windows():
     }
     trained, seen = [], []
 
-    def reader(some: Windows, seed: int) -> Nearest:
+    def classifier(some: Windows, seed: int) -> Nearest:
         trained.append(seed)
         return Nearest(some)
 
-    def asked(some: dict) -> dict[str, Augmentation]:
+    def measured(some: dict) -> dict[str, Augmentation]:
         return measure_augmentation(
             some,
             [split(train, test)],
             "activity",
             "subject",
-            train=reader,
+            train=classifier,
             seeds=(0, 1),
             on_result=lambda found: seen.append(
                 {name: one.real.seeds for name, one in found.items()}
             ),
         )
 
-    both = asked(makes)
+    both = measured(makes)
     assert trained == [0, 0, 0, 1, 1, 1]  # one of real windows, and one for each generator
     assert seen == [{"none": 1, "perfect": 1}, {"none": 2, "perfect": 2}]
     for name, make in makes.items():
-        np.testing.assert_array_equal(both[name].table, asked({name: make})[name].table)
+        np.testing.assert_array_equal(both[name].table, measured({name: make})[name].table)
     assert both["perfect"].gain.value > both["none"].gain.value == 0

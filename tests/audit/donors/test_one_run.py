@@ -65,9 +65,9 @@ def one_run(seed: int):
     net, x = nn.Linear(40, 40), torch.randn(20, 40)
     canaries = GradientCanaries(1000, 1.0, np.random.default_rng(seed))
 
-    def train(planted):
+    def train(inserted):
         noise = secret_generator("cpu", seed)
-        own = PrivateTraining(SETTINGS, 1e-3, torch.arange(20), noise, planted)
+        own = PrivateTraining(SETTINGS, 1e-3, torch.arange(20), noise, inserted)
         return train_privately(
             "audited", net, lambda index: (net(x[index]) - x[index]).square().mean(1), own
         )
@@ -99,18 +99,18 @@ def test_a_quarter_of_the_noise_is_found_out(monkeypatch: pytest.MonkeyPatch):
     assert sum(bound > claimed() for bound in bounds) >= 9
 
 
-def test_canaries_that_nobody_sees_are_guessed_by_luck():
+def test_canaries_that_are_not_seen_are_guessed_by_chance():
     canaries = GradientCanaries(1000, 1.0, np.random.default_rng(0))
 
-    def unseen(planted: GradientCanaries):
-        planted.scores += np.random.default_rng(1).normal(size=1000)
+    def unseen(inserted: GradientCanaries):
+        inserted.scores += np.random.default_rng(1).normal(size=1000)
 
     found = audit_one_run(unseen, canaries, 200, DELTA)
     assert (found.guesses, found.canaries, found.bound) == (200, 1000, 0.0)
     assert 70 < found.right < 130
 
 
-def test_planted_rows_are_full_gradients_of_one_weight():
+def test_inserted_rows_are_full_gradients_of_one_weight():
     weights = [nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(8))]
     for weight in weights:
         weight.grad_sample = torch.zeros(2, *weight.shape)
@@ -146,4 +146,4 @@ def test_refusals():
     with pytest.raises(Refusal, match="a weight each"):
         canaries.insert(weights, sampling_probability=1.0)
     with pytest.raises(Refusal, match="guesses"):
-        audit_one_run(lambda planted: None, canaries, 21, DELTA)
+        audit_one_run(lambda inserted: None, canaries, 21, DELTA)

@@ -112,7 +112,7 @@ class DonorData:
         for name in self.public_people:
             if name not in people:
                 raise refuse_unknown("public person", name, people)
-        public = np.isin(np.array(people)[self.windows.subject], self.public_people)
+        public = np.isin(np.array(people)[self.windows.subject], list(self.public_people))
         if public.all():
             raise Refusal("all people are public; there is nobody to attack")
         return public
