@@ -260,6 +260,7 @@ def test_canaries_refute_too_little_noise(done, monkeypatch):
         ("donors --lambda much --row raw", "'much' is no number"),
         ("donors --phases odd --row raw", "phases 'odd'"),
         ("donors --lira 5 --row plain", "no pairs"),
+        ("donors --row hybrid-dp --public ann", "public person 'ann' is unknown"),
         ("donors --first-seed -1 --row raw", "'--first-seed': -1 is not in the range"),
         ("members csi --of luck", "attack of 'luck' is unknown"),
         ("members none --of generator", "is no generator"),

@@ -245,6 +245,5 @@ def test_parts_are_joined_in_the_order_of_seeds_and_never_in_two_ways():
     ("people", "line"), [(["nobody"], "'nobody' is unknown"), ("0123456789", "all people")]
 )
 def test_public_people_that_cannot_be_are_refused(people, line):
-    data = DonorData(windows(80), "activity", "subject", classify, people)
     with pytest.raises(Refusal, match=line):
-        donor_study([Contender("raw", None)], data, Likeness("activity"))
+        DonorData(windows(80), "activity", "subject", classify, people)

@@ -106,6 +106,10 @@ class DonorData:
     public_people: Sequence[str] = ()
     groups: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse public people who are unknown, before any training."""
+        self.is_public()
+
     def is_public(self) -> np.ndarray:
         """Which windows are of public people, (n,)."""
         people = self.windows.classes["subject"]
@@ -171,7 +175,6 @@ def donor_study(
     on_result
         Called with the study so far after each step.
     """
-    data.private()  # refuse before any training
     study = DonorStudy(data.keep, data.hide)
     for seed in track(seeds, "seeds"):
         for contender in track(contenders, "contenders"):
