@@ -7,16 +7,19 @@ from pathlib import Path
 import intel5300_writer as writer
 import numpy as np
 import pytest
+import typer
 from opacus.optimizers import DPOptimizer
 
 from sensorveil.audit.donors import membership
 from sensorveil.classifiers import ClassifierSettings
+from sensorveil.cli.csi import app
 from sensorveil.methods.csi import CsiGenerator
 
 TINY = (
     "width=8,blocks=1,heads=2,epochs=1,classifier_epochs=1,sampling_steps=2,privacy.steps=2,"
     "expected_batch_size=8,noise_multiplier=8"
 )
+COMMANDS = typer.main.get_command(app).commands
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
 SMALL = (*DATA, "--set", TINY, "--quick", "--seeds", "1")
 
@@ -31,6 +34,12 @@ def smaller_classifiers(monkeypatch):
 
 def result(name):
     return json.loads(Path(name).read_text())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_first_help_has_at_most_twelve_options(name):
+    shown = [one for one in COMMANDS[name].params if not getattr(one, "hidden", False)]
+    assert sum(one.param_type_name == "option" for one in shown) <= 12
 
 
 # generate
@@ -133,9 +142,11 @@ def test_join_makes_one_table_of_a_study_in_parts(done, refused):
     assert "±" in outcome.out
     done("csi", "donors", *SMALL, "--row", "raw", "--out", "other.json")
     Path("empty.json").write_text("{}")
+    Path("damaged.json").write_text(json.dumps({**content, "scores": [{"seed": 0}]}))
     for places, line in (
         (("0.json", "other.json"), "another study"),
         (("empty.json",), "no result"),
+        (("0.json", "damaged.json"), "no result of a donor study"),
         (("missing.json",), "is missing"),
     ):
         assert line in refused("csi", "join", *places, "--out", "bad.json")

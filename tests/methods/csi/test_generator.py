@@ -137,7 +137,7 @@ def test_private_modes_need_opacus_and_say_so(monkeypatch):
         ({"mode": "hybrid-dp", "public": "0+1+2+3"}, "and of others"),
         ({"mode": "secret"}, "'mode' is secret"),
         ({"unit": "house"}, "'privacy.unit' is house"),
-        ({"sampler": "luck"}, "sampler 'luck' is unknown"),
+        ({"sampler": "luck"}, "'sampler' is luck"),
         ({"sampling_steps": 300}, "at most 200"),
         ({"blur": 0.1}, "rf-diffusion"),
         ({"width": 9}, "multiple"),

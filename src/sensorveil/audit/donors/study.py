@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 from scipy.stats import sem
 
 from sensorveil.audit.donors.likeness import Likeness
@@ -350,16 +351,10 @@ class DonorStudy:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> DonorStudy:
         """What `as_dict` gave."""
-        scores, lira = (
-            [{**one, "attack": MembershipAttack(**one["attack"])} for one in stored[kind]]
-            for kind in ("scores", "lira")
-        )
-        return cls(
-            stored["keep"],
-            stored["hide"],
-            tuple(DonorScore(**one) for one in scores),
-            tuple(LiraScore(**one) for one in lira),
-        )
+        try:
+            return TypeAdapter(cls).validate_python(stored)
+        except ValidationError as error:
+            raise Refusal(f"this is no result of a donor study: {error.errors()[0]['msg']}") from None
 
     @classmethod
     def join(cls, parts: Sequence[DonorStudy]) -> DonorStudy:
