@@ -441,11 +441,9 @@ def _donor_data(
     from sensorveil.data.splits import units
 
     windows, corpus, rules = whole
-    trainer, groups = (
-        _classifier_trainer(keep, quick, device),
-        units(windows, corpus, rules.rule(None)[1]),
-    )
-    return DonorData(windows, keep, hide, trainer, public, groups)
+    classify = _classifier_trainer(keep, quick, device)
+    groups = units(windows, corpus, rules.rule(None)[1])
+    return DonorData(windows, keep, hide, classify, public, groups)
 
 
 def _maker(method: str, preset: str, setting: list[str] | None, device: str, **more: Any) -> Make:

@@ -354,7 +354,9 @@ class DonorStudy:
         try:
             return TypeAdapter(cls).validate_python(stored)
         except ValidationError as error:
-            raise Refusal(f"this is no result of a donor study: {error.errors()[0]['msg']}") from None
+            raise Refusal(
+                f"this is no result of a donor study: {error.errors()[0]['msg']}"
+            ) from None
 
     @classmethod
     def join(cls, parts: Sequence[DonorStudy]) -> DonorStudy:
