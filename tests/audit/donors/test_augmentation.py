@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sensorveil.audit.donors.augmentation import Augmentation, concatenate, measure_augmentation
+from sensorveil.audit.donors.augmentation import Augmentation, measure_augmentation
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -104,31 +104,26 @@ def test_parts_of_other_people_are_not_joined():
         Augmentation.join(parts)
 
 
-def test_joined_is_one_to_one_and_keeps_names():
-    some = windows(10, 3)
-    both = concatenate(some, some, "activity")
-    assert len(both) == 20
-    assert both.classes["activity"] == ("low", "high")
-    np.testing.assert_array_equal(both.signal[10:], some.signal)
-    assert both.channels == some.channels
-
-
 def test_both_are_trained_equally_long():
-    sizes = []
+    learnt: list[Windows] = []
 
     def train(some: Windows, seed: int) -> Nearest:
-        sizes.append(len(some))
+        learnt.append(some)
         return Nearest(some)
 
+    own = windows(20, 4)
     measure_augmentation(
         {"none": lambda seed: NoObfuscation(seed=seed)},
-        [split(windows(20, 4), windows(12, 5))],
+        [split(own, windows(12, 5))],
         "activity",
         "subject",
         train=train,
         seeds=(0,),
     )
-    assert sizes == [40, 40]
+    assert [len(some) for some in learnt] == [40, 40]
+    for some in learnt:
+        assert (some.classes["activity"], some.channels) == (("low", "high"), own.channels)
+        np.testing.assert_allclose(some.signal, np.tile(own.signal, (2, 1, 1)), atol=1e-5)
 
 
 def test_several_generators_share_the_classifier_of_real_windows():

@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.errors import Refusal
-from sensorveil.methods.csi import dp_sgd as module
 from sensorveil.methods.csi.dp_sgd import (
     DpSgd,
     DpSgdSettings,
@@ -223,11 +221,3 @@ def test_epsilon_of_several_trainings_adds_up():
     without_sampling = replace(one, sampling_probability=1.0, steps=40)
     assert compute_epsilon([one], 1e-5) < together < compute_epsilon([without_sampling], 1e-5)
     assert compute_epsilon([replace(one, steps=0)], 1e-5) == 0
-
-
-def test_without_opacus_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match=r"sensorveil\[dp\]"):
-        compute_epsilon([], 1e-5)
-    with pytest.raises(Refusal, match=r"sensorveil\[dp\]"):
-        sampler(2)
