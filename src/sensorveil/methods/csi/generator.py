@@ -263,7 +263,7 @@ class CsiGenerator(ClassGenerator):
     settings: CsiSettings
 
     canaries: Canaries | None = None
-    """What an audit inserts among the generator's private gradients (`audit/one_run.py`)."""
+    """What an audit inserts among the generator's private gradients (`audit/donors/one_run.py`)."""
 
     # Training.
 
