@@ -22,8 +22,8 @@ independent people, that of Hoeffding (1963) is
 
     mean of E X_i  <=  mean of X_i + sqrt(log(1 / alpha) / (2 n)).
 
-It is the smaller one where each person has a code of their own. Where a person's windows vary, so
-that shares of people are alike, a betting martingale (Waudby-Smith and Ramdas 2024) is. Let c_i in
+It is the smaller one where each person keeps to few codes. Where a person's windows vary, so that
+shares of people are alike, a betting martingale (Waudby-Smith and Ramdas 2024) is. Let c_i in
 [0, 1] be centres that depend on earlier people only, and l in (0, 1). Given the earlier people,
 1 - l (X_i - c_i) is positive with mean 1 - l (E X_i - c_i) <= exp(-l (E X_i - c_i)). (Nothing else
 is used about the range; for the common part of the classes below, X_i and c_i lie in [-1, 0].) So
