@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from sensorveil.data.windows import Origin, Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Capabilities, Obfuscator, modality
 from sensorveil.methods.conformance import example_windows
+from sensorveil.methods.registry import method, register_method
 from sensorveil.methods.settings import Settings
 
 
@@ -203,13 +203,14 @@ def test_modalities(name: str) -> None:
     assert modality(example_windows(name)) == name
 
 
-def test_everyday_conveniences(tmp_path: Path) -> None:
-    method = Loud("paper", seed=3, shift=1.0)
-    assert method.get_params()["gain"] == 5.0
-    assert repr(method) == "Loud(preset='paper', seed=3), not fitted"
-    assert method.set_params(gain=4.0).settings == LoudSettings(gain=4.0, shift=1.0)
-    method.fit(example_windows(), "activity", "gender")
-    assert repr(method).endswith("fitted to keep activity and hide gender")
+def test_everyday_conveniences() -> None:
+    loud = Loud("paper", seed=3, shift=1.0)
+    assert loud.get_params()["gain"] == 5.0
+    assert repr(loud) == "Loud(preset='paper', seed=3), not fitted"
+    assert loud.set_params(gain=4.0).settings == LoudSettings(gain=4.0, shift=1.0)
+    assert loud.set_params(preset="fast").settings == LoudSettings()
+    loud.fit(example_windows(), "activity", "gender")
+    assert repr(loud).endswith("fitted to keep activity and hide gender")
 
 
 def test_a_hidden_attribute_with_the_name_of_a_strength_is_refused() -> None:
@@ -221,3 +222,12 @@ def test_a_hidden_attribute_with_the_name_of_a_strength_is_refused() -> None:
     )
     with pytest.raises(Refusal, match="attribute 'gain' has the name of a strength"):
         Loud().fit(named, "activity", "gain")
+
+
+def test_a_registered_method_is_found_and_takes_no_name_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sensorveil.methods.registry._REGISTERED", {})
+    assert register_method(Loud) is method("loud") is Loud
+    with pytest.raises(Refusal, match="method 'seal' exists already"):
+        register_method(type("Mine", (Loud,), {"name": "seal"}))
