@@ -18,7 +18,6 @@ from sensorveil.methods.seal_code import (
     clear_rhythm,
     donor_mask,
     epsilon_within_budget,
-    feasible_bins,
     filter_classes,
     private_accuracy,
     random_tie_breaks,
@@ -152,12 +151,6 @@ def test_ranks_of_overlapping_windows_count_what_they_hold():
     assert (dense.ranks[0] == 0.5).all()
 
 
-def test_without_rhythm_and_energy_all_rank_in_the_middle():
-    images = Windows.from_signal(np.random.default_rng(0).normal(size=(6, 1, 16, 16)))
-    together = replace(images, recording=np.zeros(6, int), start=np.arange(6))
-    assert (of(together).ranks == 0.5).all()
-
-
 def test_people_of_few_rhythms_have_the_bins_of_everybody():
     """One rhythm, two, or many: with equal ones in the middle, bins would tell how many."""
     rng = np.random.default_rng(0)
@@ -203,12 +196,6 @@ def test_bins_of_windows_in_no_order_tell_nobody_apart(draw):
         bins = (np.array([rank_among(value, past) for value in draw(rng)])[12:] * 3).astype(int)
         np.add.at(pairs, (bins[:-1], bins[1:]), 1)
     np.testing.assert_allclose(pairs / pairs.sum(), 1 / 9, atol=0.012)
-
-
-def test_ranks_do_not_depend_on_the_order_of_rows():
-    windows = random_walk(2, 20)
-    order = np.random.default_rng(0).permutation(len(windows))
-    np.testing.assert_allclose(of(windows.select(order)).ranks, of(windows).ranks[order])
 
 
 def test_classes_have_pasts_of_their_own():
@@ -338,14 +325,6 @@ def test_the_nearest_code_is_of_the_class_where_possible():
     assert (nearest[9:] == 17).all()
     available[9:] = False
     assert available[encoder.nearest(available)].all()
-
-
-@pytest.mark.parametrize("windows", [1, 9, 57, 449, 450, 10_000])
-def test_bins_are_as_many_as_donors_allow(windows):
-    rhythm, energy = feasible_bins(9, 5, windows)
-    assert rhythm * energy <= max(1, windows // 10)
-    assert 1 <= energy <= min(5, rhythm)
-    assert (rhythm, energy) == (9, 5) or 10 * rhythm * energy > windows // 2 - 10
 
 
 # Randomised response.

@@ -69,7 +69,8 @@ HOEFFDING_SHARE = 0.2
 """The share of alpha for Hoeffding's inequality; the rest is for the betting martingale."""
 ASSUMED = (
     "people are drawn independently of each other and none of them took part in training; within"
-    " one person windows may depend on each other in any way; each person counts alike"
+    " one person windows may depend on each other in any way; each person counts alike; the"
+    " attacker sees the window alone and knows nothing else about the person"
 )
 """The assumptions of a bound on single windows."""
 ASSUMED_OF_SESSIONS = "that windows are independent of each other given the class"
