@@ -137,9 +137,9 @@ def test_the_search_refuses_absolute_bins_that_tell():
     for one in absolute.metrics_["search"]:
         assert (one["advantages"]["gender"] > 0.1) == (one["rhythm_bins"] == 3)
     # Where the kept attribute itself tells, there is no code to take.
-    told = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
+    leaking = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
     with pytest.raises(Refusal, match="no code has an advantage of at most 10"):
-        Seal(**small).fit(told, "activity", "gender")
+        Seal(**small).fit(leaking, "activity", "gender")
 
 
 def test_the_search_predicts_people_by_classifiers_of_others():

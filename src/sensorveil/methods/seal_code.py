@@ -67,7 +67,7 @@ def filter_classes(
     """The likeliest class of each window given its recording up to there.
 
     The forward recursion of a hidden Markov model: after a time t the class is the same with
-    probability e^(-t / dwell), else any. A sample that several windows share is evidence once: the
+    probability e^(-t / dwell), else any. A sample that several windows share counts once: the
     likelihood of a window is raised to the share of it that is new.
 
     `probabilities` are those from single windows, (n, classes). `dwell` is the mean time that
@@ -83,11 +83,11 @@ def filter_classes(
     since = samples_since_previous(recording, start)
     stay = np.exp(-since / dwell)[:, None]
     belief = np.maximum(probabilities, 1e-12)  # a class is never ruled out for good
-    evidence = belief ** np.minimum(since / length, 1.0)[:, None]
+    new_likelihood = belief ** np.minimum(since / length, 1.0)[:, None]
     for before, here in pairwise(np.lexsort([start, recording]).tolist()):
         if recording[before] == recording[here]:
             predicted = stay[here] * belief[before] + (1 - stay[here]) / belief.shape[1]
-            posterior = predicted * evidence[here]
+            posterior = predicted * new_likelihood[here]
             belief[here] = posterior / posterior.sum()
     return belief.argmax(1)
 
