@@ -25,8 +25,9 @@ from sensorveil.federated.personalise import SHARE, adaptation_set, personalise
 from sensorveil.federated.server import FederatedServer, ServerState
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.measures.information import mutual_information_knn
-from sensorveil.methods.blinder import Blinder, sample_code
+from sensorveil.methods.blinder import Blinder
 from sensorveil.progress import track
+from sensorveil.vae import reparameterise
 
 MLP_SETTINGS = ClassifierSettings(epochs=40, batch_size=512, learning_rate=1e-3, network="mlp")
 """The fixed classifiers of the authors' code on MotionSense."""
@@ -392,7 +393,7 @@ def discriminator_loss(
         weights = loss.network.unflatten(state.weights)
         adapted = adapt(loss, *weights, batch, **config.adaptation.model_dump())
         codes = loss.network.encode(batch.query.windows, adapted[0])
-        z = sample_code(*codes, batch.query.noise)
+        z = reparameterise(*codes, batch.query.noise)
         losses.append(loss.discriminator(adapted[1], z, batch.query.hidden))
     return float(torch.stack(losses).mean())
 
