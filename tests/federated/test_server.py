@@ -16,7 +16,7 @@ from sensorveil.federated.privacy import epsilon
 from sensorveil.federated.server import (
     ClientUpdate,
     FederatedServer,
-    FederationCheckpoint,
+    federation_checkpoint,
     ServerState,
     filter_updates,
     mean_update,
@@ -174,11 +174,11 @@ def test_a_federation_that_was_stopped_ends_in_the_same_weights(
         if len(state.rounds) == stop:
             raise StoppedError
 
-    checkpoint = FederationCheckpoint(tmp_path / "state", start, config, resume=False)
+    checkpoint = federation_checkpoint(tmp_path / "state", start, config, resume=False)
     with pytest.raises(StoppedError):
         federate(start, windows, config, checkpoint, on_round=stopping)
-    again = FederationCheckpoint(tmp_path / "state", start, config, resume=True)
-    assert len(again.load().rounds) == stop
+    again = federation_checkpoint(tmp_path / "state", start, config, resume=True)
+    assert len(again.load("federation")["rounds"]) == stop
     result = federate(start, windows, config, again)
     assert torch.equal(result.weights(), whole.state.weights)
     assert result.metrics_["federation"]["bytes"] == whole.summary()["bytes"]
@@ -186,12 +186,14 @@ def test_a_federation_that_was_stopped_ends_in_the_same_weights(
 
 def test_a_state_is_not_taken_over_by_chance(start, config, tmp_path):
     place = tmp_path / "state"
-    checkpoint = FederationCheckpoint(place, start, config, resume=False)
-    checkpoint.save(ServerState.initial(start.weights()))
+    checkpoint = federation_checkpoint(place, start, config, resume=False)
+    server = FederatedServer(start.weights(), config, checkpoint)
+    server.sample([0])
+    assert server.aggregate([ClientUpdate(0, torch.ones_like(start.weights()), 1)])
     with pytest.raises(Refusal, match="go on with --resume"):
-        FederationCheckpoint(place, start, config, resume=False)
+        federation_checkpoint(place, start, config, resume=False)
     with pytest.raises(Refusal, match="holds another training"):
-        FederationCheckpoint(place, start, config.with_values({"learning_rate": 0.5}), resume=True)
+        federation_checkpoint(place, start, config.with_values({"learning_rate": 0.5}), resume=True)
     checkpoint.remove()
     assert not place.exists()
 
@@ -256,10 +258,10 @@ def test_a_private_federation_stops_at_its_budget(start, config, clients):
     config = config.with_values(values)
     server = run(start, config, clients)
     assert 0 < server.number < config.total_rounds
-    spent = [one.epsilon for one in server.state.rounds]
-    assert spent == [epsilon(config, n + 1) for n in range(server.number)]
-    assert spent[-1] <= 1.2 < epsilon(config, server.number + 1)
-    assert server.summary()["privacy"]["unit"].startswith("one client")
+    told = server.summary()["privacy"]
+    assert told["epsilon"] == [round(epsilon(config, n + 1), 4) for n in range(server.number)]
+    assert told["epsilon"][-1] <= 1.2 < epsilon(config, server.number + 1)
+    assert told["unit"].startswith("one client")
     again = run(start, config, clients)
     assert not torch.equal(again.state.weights, server.state.weights)  # nobody can repeat its noise
 

@@ -81,7 +81,7 @@ def simulate(
     """
     import sensorveil
     from sensorveil.federated.dataset import DataSource, load_start
-    from sensorveil.federated.server import FederationCheckpoint
+    from sensorveil.federated.server import federation_checkpoint
     from sensorveil.federated.simulation import federate
     from sensorveil.federated.simulation import simulate as simulate_flower
 
@@ -106,9 +106,8 @@ def simulate(
             blank.fit(people.windows(), given.names(keep), given.names(hide))
             sensorveil.save_run(blank, started)
         first = load_start(started, device)
-        checkpoint = FederationCheckpoint(
-            out.with_name(f"{out.name}.unfinished"), first, config, resume
-        )
+        unfinished = out.with_name(f"{out.name}.unfinished")
+        checkpoint = federation_checkpoint(unfinished, first, config, resume)
         on_round = _reporting(screen, config)
         if engine == "process":
             trained = federate(first, people.windows(), config, checkpoint, on_round)
@@ -218,13 +217,14 @@ def _check_flower() -> None:
 
 def _reporting(screen: Screen, config: FederationConfig) -> Callable[[ServerState], None]:
     """Says what a round of a private federation has cost, and who was refused."""
+    from sensorveil.federated.privacy import epsilon
     from sensorveil.federated.server import REASONS
 
     def on_round(state: ServerState) -> None:
-        now = state.rounds[-1]
+        now, number = state.rounds[-1], len(state.rounds)
         if config.is_private:
             screen.say(
-                f"round {len(state.rounds)}: epsilon {now.epsilon:.3f} at delta"
+                f"round {number}: epsilon {epsilon(config, number):.3f} at delta"
                 f" {config.privacy.delta:g}, for all data of one person"
             )
         for number, client, reason in state.refusals[len(state.refusals) - now.refused :]:
