@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,38 +11,46 @@ import pytest
 
 import sensorveil
 from benchmarks import blinder as experiments
-from benchmarks.blinder import (
-    EXPERIMENTS,
-    Setting,
-    choose_rates,
-    run_experiment,
-    sampled_people,
-)
-from sensorveil.classifiers import ClassifierSettings
-from sensorveil.cli.main import app
+from benchmarks.blinder import EXPERIMENTS, Setting, run_experiment, sampled_people
+from benchmarks.blinder_rates import choose_rates
+from sensorveil.classifiers import Classifier, ClassifierSettings
+from sensorveil.cli.main import main
 from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.blinder import Blinder
 
+SMALL = {
+    "hidden_sizes": (24, 24, 16, 16),
+    "latent_size": 6,
+    "classifier.epochs": 1,
+    "classifier.width": 4,
+    "classifier_weight": 0.0,
+    "training.epochs": 0,
+}
+CONFIG = FederationConfig(
+    epochs=1, rounds=2, query_size=1, balance=12, client_fraction=0.2, seed=3
+)
+TINY = ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=4e-3)
+
 
 @pytest.fixture(autouse=True)
-def _small_dense_models(monkeypatch):
+def _small_classifiers(monkeypatch):
     tiny = replace(experiments.MLP_SETTINGS, epochs=1)
     monkeypatch.setattr(experiments, "MLP_SETTINGS", tiny)
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: TINY)
 
 
 @pytest.fixture(scope="module")
-def setting(config, small):
-    values = {"epochs": 1, "rounds": 2, "query_size": 1, "balance": 12, "client_fraction": 0.2}
+def setting():
     return Setting(
-        split=sensorveil.load("simulated", "recording", people=10),
+        split=sensorveil.load("simulated", "recording", people=10, windows=20),
         keep=("activity",),
         hide=("gender",),
-        config=config.with_values(values),
-        start=lambda seed: Blinder(seed=seed, classifier_weight=0.0, **small),
-        inference=ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=4e-3),
+        config=CONFIG,
+        start=lambda seed: Blinder(seed=seed, **SMALL),
+        inference=TINY,
     )
 
 
@@ -243,30 +252,6 @@ def test_those_who_take_part_are_whole_people(setting):
 def test_an_unknown_experiment_is_refused(setting):
     with pytest.raises(Refusal, match="experiment 'nothing' is unknown; known: communication"):
         run_experiment("nothing", setting, lambda found: None)
-
-
-def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
-    measured = []
-
-    def noted(name, setting, done, known):
-        measured.append(name)
-        found = {"experiment": name, "points": []}
-        done(found)
-        return found
-
-    def command(names: str, out: str) -> None:
-        policy = ["--keep", "activity", "--hide", "gender", "--quiet"]
-        data = ["--data", "simulated", "--option", "people=4", "--out", str(tmp_path / out)]
-        app(["papers", "experiment", names, *data, *policy], standalone_mode=False)
-
-    monkeypatch.setattr(experiments, "run_experiment", noted)
-    command("shadows,shadows", "one.json")  # as one: a file
-    assert json.loads((tmp_path / "one.json").read_text())["experiment"] == "shadows"
-    command("shadows,unseen,shadows", "two")
-    assert {place.name for place in (tmp_path / "two").iterdir()} == {"shadows.json", "unseen.json"}
-    assert measured == ["shadows", "shadows", "unseen"]
-    with pytest.raises(Refusal, match="experiment ',' is unknown"):
-        command(",", "none")
 
 
 # The choice of learning rates: what the rule says, by hand.

@@ -16,8 +16,8 @@ from sensorveil.federated.privacy import epsilon
 from sensorveil.federated.server import (
     ClientUpdate,
     FederatedServer,
-    federation_checkpoint,
     ServerState,
+    federation_checkpoint,
     filter_updates,
     mean_update,
     sample_clients,

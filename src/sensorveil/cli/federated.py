@@ -29,17 +29,11 @@ Source = Annotated[
     Path | None, given.Rare("--from", help="Where the dataset's files are, if not in its place.")
 ]
 Split = Annotated[str | None, given.Rare("--split", help="The split: paper, recording or subject.")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
-]
 Federation = Annotated[
     list[str] | None,
     typer.Option(
         "--federation", help="A setting of the federation, as rounds=150; may be repeated."
     ),
-]
-Start = Annotated[
-    Path | None, typer.Option("--start", help="A run to start from; default: one is fitted.")
 ]
 FedBlinder = Annotated[
     bool, typer.Option("--fedblinder", help="The baseline: FedAvg, no adaptation, no balancing.")
@@ -59,9 +53,11 @@ def simulate(
     subset: Annotated[
         str, given.Rare("--subset", help="train, or fitting to leave validation out.")
     ] = "train",
-    start: Start = None,
+    start: Annotated[
+        Path | None, given.Rare("--start", help="A run to start from; default: one is fitted.")
+    ] = None,
     preset: given.Preset = "fast",
-    setting: Set = None,
+    setting: given.Set = None,
     federation: Federation = None,
     fedblinder: FedBlinder = False,
     engine: Annotated[
