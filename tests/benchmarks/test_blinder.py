@@ -353,7 +353,7 @@ def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, monkeypatch):
     ("words", "line"),
     [
         (["results", "--baseline", "rounds=3"], "FedBlinder would have 3 rounds and Blinder 2"),
-        (["nothing"], "experiment 'nothing' is unknown; known: tuning"),
+        (["nothing"], "experiment 'nothing' is unknown; known: communication"),
         ([","], "experiment ',' is unknown"),
         (["results", "--seeds", "0"], "--seeds is 0; at least one is needed"),
     ],

@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 import torch
+import typer
 
 from sensorveil.cli import federated
 from sensorveil.cli.main import main
@@ -44,14 +45,14 @@ def simulate(command, out: str, *words: str, code: int = 0) -> str:
 
 
 def test_a_federation_leaves_a_run_and_nothing_else(command, tmp_path):
-    told = json.loads(simulate(command, "run", "--json"))["federation"]
-    assert (told["rounds"], len(told["bytes_by_round"])) == (2, 2)
+    found = json.loads(simulate(command, "run", "--json"))["federation"]
+    assert (found["rounds"], len(found["bytes_by_round"])) == (2, 2)
     assert [place.name for place in tmp_path.iterdir()] == ["run"]
     obfuscator = load_run(tmp_path / "run")
-    assert obfuscator.metrics_["federation"]["bytes"] == told["bytes"]
-    assert (told["kind"], told["clients"]) == ("Blinder", 4)  # of six, two are tested
+    assert obfuscator.metrics_["federation"]["bytes"] == found["bytes"]
+    assert (found["kind"], found["clients"]) == ("Blinder", 4)  # of six, two are tested
     kept = json.loads((tmp_path / "run" / "config.json").read_text())["federation"]
-    assert kept == {name: told[name] for name in ("kind", "clients", "rounds", "config")}
+    assert kept == {name: found[name] for name in ("kind", "clients", "rounds", "config")}
     assert (kept["config"]["rounds"], kept["config"]["learning_rate"]) == (2, 1e-3)
     assert obfuscator.origin_.dataset == "simulated"
 
@@ -108,8 +109,8 @@ def test_a_run_is_adapted_to_a_new_person(command, tmp_path):
     simulate(command, "run")
     words = ["federated", "personalise", "run", *DATA]
     own = ["--person", "2", "--out", "own"]
-    told = json.loads(command(*words, *own, "--steps", "3", "--json"))
-    assert (told["steps"], 0 < told["windows"] < 20) == (3, True)
+    found = json.loads(command(*words, *own, "--steps", "3", "--json"))
+    assert (found["steps"], 0 < found["windows"] < 20) == (3, True)
     assert not torch.equal(*(load_run(tmp_path / name).weights() for name in ("own", "run")))
     other = ["--out", "other"]
     said = command(*words, "--person", "nobody", *other, code=2)
@@ -125,10 +126,16 @@ def test_the_app_of_a_deployment_is_one_file_of_settings(command, tmp_path):
     simulate(command, "run")
     command("federated", "app", "app", "--start", "run", "--out", "end", "--clients", "3", *ROUNDS)
     assert [place.name for place in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
-    told = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    assert told["components"]["clientapp"] == "sensorveil.federated.client_app:app"
-    assert told["config"]["federation"]["rounds"] == 2
-    assert told["config"]["run"] == str(tmp_path / "run")
+    found = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert found["components"]["clientapp"] == "sensorveil.federated.client_app:app"
+    assert found["config"]["federation"]["rounds"] == 2
+    assert found["config"]["run"] == str(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["simulate", "app", "personalise"])
+def test_the_first_help_is_short(name):
+    own = typer.main.get_command(federated.app).commands[name]
+    assert len([one for one in own.params if not getattr(one, "hidden", False)]) <= 12
 
 
 @pytest.mark.parametrize(

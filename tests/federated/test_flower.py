@@ -34,9 +34,21 @@ class LocalGrid:
     def __init__(self, app: Any, clients: int, spoil: Callable | None = None) -> None:
         self.app, self.nodes, self.spoil = app, [1000 + n for n in range(clients)], spoil
         self.seen: list[Message] = []
+        self.waiting: dict[str, Message] = {}
 
     def get_node_ids(self) -> list[int]:
         return self.nodes
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        pushed = {}
+        for message in messages:
+            name = message.metadata.__dict__["_message_id"] = str(message.metadata.dst_node_id)
+            pushed[name] = message
+        self.waiting |= pushed
+        return list(pushed)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return self.send_and_receive([self.waiting.pop(number) for number in message_ids])
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

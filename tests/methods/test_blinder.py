@@ -309,7 +309,7 @@ def test_relative_errors_are_shares_of_each_class_variance():
 @pytest.mark.slow
 def test_other_classifiers_predict_the_classes_that_the_decoder_was_given():
     windows = example_windows()
-    settings = {**LEARN, "training.epochs": 40, "modification": "deterministic", "texture": 0.0}
+    settings = {**LEARN, "training.epochs": 80, "modification": "deterministic", "texture": 0.0}
 
     def errors(weight: float) -> float:
         blinder = Blinder(seed=1, classifier_weight=weight, **settings)

@@ -73,7 +73,7 @@ def simulate(
     """Trains over the people of a dataset, each of them a client, on this machine.
 
     Scaling and classifiers come from the run that it starts from; without --start one is fitted to
-    the same windows. The state lies beside the run until it is done, and --resume goes on with it.
+    the same windows. The state is written after every round, and --resume goes on with it.
     """
     import sensorveil
     from sensorveil.federated.dataset import DataSource, load_start
@@ -113,9 +113,10 @@ def simulate(
     checkpoint.remove()
     if start is None:
         shutil.rmtree(started)
-    told: dict[str, Any] = trained.metrics_["federation"]
-    screen.say(f"{told['rounds']} rounds, {told['bytes'] / 1e6:.1f} MB to and from clients: {out}")
-    screen.result({"run": str(out), "federation": told})
+    summary: dict[str, Any] = trained.metrics_["federation"]
+    megabytes = summary["bytes"] / 1e6
+    screen.say(f"{summary['rounds']} rounds, {megabytes:.1f} MB to and from clients: {out}")
+    screen.result({"run": str(out), "federation": summary})
 
 
 @app.command("app", cls=given.Command)

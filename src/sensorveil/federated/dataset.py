@@ -1,6 +1,6 @@
 """Where a client finds its own data and the run that a federation starts from.
 
-The processes of a simulation are told where, and read for themselves: no data is handed to them.
+The processes of a simulation get a `DataSource` and read the files themselves.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ class BlinderStrategy(FedAvg):
         )
         self.server, self.grid = server, grid
         self._client_of: dict[int, int] = {}
+        self._asked: dict[str, int] = {}
 
     def train(self) -> None:
         """Flower's rounds until the server is done; those with too few updates are made up for."""
@@ -99,18 +100,17 @@ class BlinderStrategy(FedAvg):
         return ArrayRecord({WEIGHTS: _array(self.server.state.weights)}), None
 
     def clients(self) -> Sequence[int]:
-        """The clients whose nodes are connected; new nodes are asked who they are."""
+        """The clients whose nodes are connected; new nodes are asked, and nobody waits for them."""
         connected = set(self.grid.get_node_ids())
         self._client_of = {node: c for node, c in self._client_of.items() if node in connected}
-        messages = [
-            Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
-            for node in sorted(connected - set(self._client_of))
-        ]
-        timeout = self.server.config.robustness.timeout
-        for reply in self.grid.send_and_receive(messages, timeout=timeout) if messages else ():
+        for node in sorted(connected - set(self._client_of) - set(self._asked.values())):
+            query = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
+            self._asked |= {sent: node for sent in self.grid.push_messages([query]) if sent}
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
+            node = self._asked.pop(reply.metadata.reply_to_message_id)  # if it failed, asked again
             client = None if reply.has_error() else _count(reply, "client")
             if client is not None and client not in self._client_of.values():
-                self._client_of[reply.metadata.src_node_id] = client
+                self._client_of[node] = client
         return sorted(self._client_of.values())
 
     def wait_for(self, clients: int, seconds: float) -> None:

@@ -330,7 +330,7 @@ class BlinderLoss:
     def joint(self, weights: Weights, discriminators: Weights, batch: Batch) -> Tensor:
         """Loss (4) plus loss (3), each with the other's weights fixed.
 
-        The gradient of the sum is each player's own; a texture learns its likelihood beside them.
+        The gradient of the sum is each player's own; a texture's loss is added to them.
         """
         fixed = {name: weight.detach() for name, weight in discriminators.items()}
         total, z, made = self._autoencoder(weights, fixed, batch)
