@@ -194,13 +194,6 @@ def test_every_point_is_measured(setting, name, points):
 
 
 @pytest.mark.slow
-def test_changes_of_eight_steps_take_an_eighth_of_the_bytes(setting):
-    points = run_experiment("communication", changed(setting, rounds=8), nothing)["points"]
-    assert points[4]["bytes"] == points[0]["bytes"] / 8
-    assert [point["rounds"] for point in points] == [8, 2, 1, 1, 1, 1]
-
-
-@pytest.mark.slow
 def test_curves_have_a_value_for_each_epoch(setting):
     setting = changed(setting, epochs=2, rounds=1)
     found = run_experiment("shadows", setting, nothing)["points"]

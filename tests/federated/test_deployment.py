@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sensorveil.federated import client_app, strategy
+from sensorveil.federated import strategy
 from sensorveil.federated.client import ClientDataset
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.dataset import DataSource
@@ -31,21 +30,6 @@ PEOPLE = ("03", "05")
 CONFIG = FederationConfig(epochs=1, rounds=3, client_fraction=1.0, balance=0).with_values(
     {"attempts": 9}
 )
-
-
-def test_the_app_names_what_the_package_has(tmp_path):
-    """Flower looks for both apps by name, and for every setting of the federation."""
-    strategy.write_app(tmp_path / "app", tmp_path / "start", tmp_path / "run", 3, CONFIG)
-    told = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    for kind, wanted in (("serverapp", strategy.app), ("clientapp", client_app.app)):
-        module, name = told["components"][kind].split(":")
-        assert getattr(sys.modules[module], name) is wanted
-    flat = {}  # TOML's dotted names are tables in tables; Flower flattens them again
-    for name, value in told["config"]["federation"].items():
-        inner = value if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: value}
-    assert FederationConfig().with_values(flat) == CONFIG
-    assert set(flat) == set(CONFIG.flat())
 
 
 class Deployment:

@@ -232,13 +232,6 @@ def test_bad_updates_are_refused_named_and_change_nothing(start, config, clients
     assert bad.summary()["refused"] == {f"client 0: {reason}": 3, f"client 1: {reason}": 3}
 
 
-def test_below_the_quorum_others_are_asked(start, config, clients):
-    patient = config.with_values({"quorum": 1.0, "attempts": 30})  # some pair is without 0 and 1
-    state = run(start, patient, clients, lambda update: None, rounds=[1]).state
-    assert len(state.rounds) == 6
-    assert state.rounds[1].asked > state.rounds[0].asked == 2
-
-
 def test_without_a_quorum_it_ends_and_names_who_spoilt_it(start, config, clients):
     config = config.with_values({"client_fraction": 1.0, "quorum": 0.75})
     words = r"round 2: fewer than 75%.*3 times in turn \(client 0: not finite.*go on with --resume"

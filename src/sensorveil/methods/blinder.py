@@ -140,20 +140,15 @@ class BlinderNetwork(nn.Module):
 
     def flatten(self, weights: Weights) -> Tensor:
         """All weights as one vector, the discriminators' last: what clients and server exchange."""
-        return torch.cat([weights[name].flatten() for name in self._names()])
+        return torch.cat([weights[name].flatten() for name, _ in self.named_parameters()])
 
     def unflatten(self, vector: Tensor) -> tuple[Weights, Weights]:
         """The autoencoder's and the discriminators' weights by name, as views of a vector."""
-        parameters, names = dict(self.named_parameters()), self._names()
-        parts = vector.split([parameters[name].numel() for name in names])
-        weights = {n: v.view(parameters[n].shape) for n, v in zip(names, parts, strict=True)}
-        own = {n: v for n, v in weights.items() if not n.startswith("discriminators.")}
-        return own, {n: v for n, v in weights.items() if n not in own}
-
-    def _names(self) -> list[str]:
-        """Sorting is stable, so only the discriminators move to the end."""
-        names = [name for name, _ in self.named_parameters()]
-        return sorted(names, key=lambda name: name.startswith("discriminators."))
+        own = dict(self.named_parameters())
+        parts = vector.split([weight.numel() for weight in own.values()])
+        weights = {n: v.view(own[n].shape) for n, v in zip(own, parts, strict=True)}
+        discriminators = {n: v for n, v in weights.items() if n.startswith("discriminators.")}
+        return {n: v for n, v in weights.items() if n not in discriminators}, discriminators
 
     def _run(self, part: str, x: Tensor, weights: Weights | None) -> Tensor:
         module = self.get_submodule(part)
