@@ -60,14 +60,16 @@ def test_a_private_federation_samples_each_client_on_its_own():
 def test_what_cannot_count_is_refused_by_name():
     nan, inf = float("nan"), float("inf")
     given = updates([1.0, 0.0], [nan, 0.0], [1.0], [0.0, 1.0], [900.0, 0.0], [inf, 1.0])
-    given.append(ClientUpdate(17, torch.tensor([1.0, 1.0]), 1))
-    good, refused = filter_updates(given, range(6), 2, FederationConfig())
+    given.append(ClientUpdate(6, torch.tensor([1.0, 1.0]), windows=0))
+    given.append(ClientUpdate(17, torch.tensor([1.0, 1.0]), windows=1))
+    good, refused = filter_updates(given, range(7), 2, FederationConfig())
     assert [one.client for one in good] == [0, 3]
     assert refused == {
         1: "not finite",
         2: "wrong size",
         4: "outsized",
         5: "not finite",
+        6: "sent nothing",
         17: "not sampled",
     }
 
