@@ -6,14 +6,15 @@ classifiers, trained on raw windows, predict kept and hidden attributes from its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.blinder_rates import KINDS, choose_rates
+from benchmarks.recipe import names, recipe
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -25,14 +26,12 @@ from sensorveil.federated.personalise import SHARE, adaptation_set, personalise
 from sensorveil.federated.server import FederatedServer, ServerState
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.information import mutual_information_knn
-from sensorveil.methods.blinder import Blinder, sample_code
+from sensorveil.methods.blinder import Blinder
 from sensorveil.progress import track
+from sensorveil.vae import reparameterise
 
 MLP_SETTINGS = ClassifierSettings(epochs=40, batch_size=512, learning_rate=1e-3, network="mlp")
 """The fixed classifiers of the authors' code on MotionSense."""
-
-KINDS = ("read", "read_dense")
-"""Accuracies by convolutional and by dense classifiers, as results name them."""
 
 FACTORS = (0.1, 0.3, 1.0, 3.0)
 """Multiples of the learning rate that are tried, for Blinder and FedBlinder alike."""
@@ -392,7 +391,7 @@ def discriminator_loss(
         weights = loss.network.unflatten(state.weights)
         adapted = adapt(loss, *weights, batch, **config.adaptation.model_dump())
         codes = loss.network.encode(batch.query.windows, adapted[0])
-        z = sample_code(*codes, batch.query.noise)
+        z = reparameterise(*codes, batch.query.noise)
         losses.append(loss.discriminator(adapted[1], z, batch.query.hidden))
     return float(torch.stack(losses).mean())
 
@@ -416,84 +415,7 @@ CURVES: Mapping[str, Callable[[Blinder, ServerState, LocalClients, Windows], Any
 }
 
 
-# Choosing a learning rate by fixed classifiers on validation windows, for each algorithm alike.
-
-TOLERANCE = 0.07
-"""How far from chance the hidden classes may be predicted: for gender, 43 to 57%."""
-
-RULE = (
-    "the highest accuracy of the kept class, in the mean of convolutional and dense classifiers and"
-    " of all seeds, among learning rates at which both kinds predict hidden classes within"
-    f" {100 * TOLERANCE:g} points of an even guess; where there is none, the rate nearest to it"
-)
-
-
-def choose_rates(
-    points: Sequence[Mapping[str, Any]], keep: Sequence[str], chance: Mapping[str, float]
-) -> dict[str, Any]:
-    """The best learning rate of each algorithm by `RULE`, but none that failed with some seed.
-
-    >>> def point(rate, activity, gender):
-    ...     read = {"activity": activity, "gender": gender}
-    ...     return {"algorithm": "Blinder", "rate": rate, "read": read, "read_dense": read}
-    >>> points = [point(0.1, 0.8, 0.5), point(0.2, 0.9, 0.55), point(0.3, 0.95, 0.6)]
-    >>> choose_rates(points, ["activity"], {"gender": 0.5})["Blinder"]["rate"]
-    0.2
-    """
-    found: dict[str, Any] = {"rule": RULE}
-    for algorithm in dict.fromkeys(point["algorithm"] for point in points):
-        own = [point for point in points if point["algorithm"] == algorithm]
-        rates = dict.fromkeys(point["rate"] for point in own)
-        by_rate = {rate: [point for point in own if point["rate"] == rate] for rate in rates}
-        whole = {
-            rate: _scores(seeds, keep, chance)
-            for rate, seeds in by_rate.items()
-            if not any("failed" in point for point in seeds)
-        }
-        if not whole:
-            first = next(point["failed"] for point in own if "failed" in point)
-            raise Refusal(f"{algorithm} failed at every rate; the first time: {first}")
-        best = max(whole, key=lambda rate: _worth(whole[rate]))
-        found[algorithm] = {"rate": best, **whole[best], "of": list(rates)}
-    return found
-
-
-def _scores(
-    seeds: Sequence[Mapping[str, Any]], keep: Iterable[str], chance: Mapping[str, float]
-) -> dict[str, Any]:
-    """What the rule looks at: accuracy of the kept, and how far from chance the hidden is."""
-
-    def mean(kind: str, name: str) -> float:
-        return fmean(point[kind][name] for point in seeds)
-
-    kept = fmean(mean(kind, name) for kind in KINDS for name in keep)
-    off = max(abs(mean(kind, name) - chance[name]) for kind in KINDS for name in chance)
-    return {"kept": kept, "off": off, "within": off <= TOLERANCE, "seeds": len(seeds)}
-
-
-def _worth(scores: Mapping[str, Any]) -> tuple[bool, float]:
-    return scores["within"], scores["kept"] if scores["within"] else -scores["off"]
-
-
-# What the paper states in numbers, in percent: sections 7.3, 7.4, 7.6 to 7.9.
-
-_RESULTS: Mapping[tuple[str, tuple[str, ...]], Mapping[str, Mapping[str, float]]] = {
-    ("motionsense", ("gender",)): {
-        "Blinder": {"activity": 93.61, "gender": 57.04},
-        "FedBlinder": {"activity": 83.58, "gender": 60.06},
-    },
-    ("mobiact", ("gender",)): {
-        "Blinder": {"activity": 93.77, "gender": 54.46},
-        "FedBlinder": {"activity": 90.13, "gender": 50.67},
-    },
-    ("mobiact", ("weight",)): {
-        "Blinder": {"activity": 92.69, "weight": 42.16},
-        "FedBlinder": {"activity": 90.03, "weight": 46.17},
-    },
-    ("mobiact", ("gender", "weight")): {
-        "Blinder": {"activity": 93.64, "gender": 58.36, "weight": 55.05}
-    },
-}
+# What the paper states in numbers, in percent. Sections 7.3, 7.4 and 7.6 are in the recipes.
 
 _MOBIACT_GENDER: Mapping[str, Mapping[str, Any]] = {
     "heterogeneity": {
@@ -521,7 +443,9 @@ def paper_figures(experiment: str, dataset: str, hide: Sequence[str]) -> Mapping
     {}
     """
     if experiment == "results":
-        return _RESULTS.get((dataset, tuple(hide)), {})
+        name = f"blinder-{dataset}-{hide[0] if len(hide) == 1 else 'both'}"
+        rows = recipe(name).rows if name in names() else ()
+        return {row.label: row.paper for row in rows if row.federation}
     if (dataset, tuple(hide)) == ("mobiact", ("gender",)):
         return _MOBIACT_GENDER.get(experiment, {})
     return {}

@@ -15,7 +15,6 @@ from sensorveil.cli.federated import (
     Federation,
     Hide,
     Keep,
-    Set,
     Source,
     Split,
     federation_config,
@@ -39,7 +38,7 @@ def experiment(
     split: Split = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     preset: given.Preset = "fast",
-    setting: Set = None,
+    setting: given.Set = None,
     federation: Federation = None,
     baseline: Annotated[
         list[str] | None,

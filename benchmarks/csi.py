@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.plan import Done, Plan, Whole
 from benchmarks.recipe import Recipe, Row
-from sensorveil.audit.augmentation import PAPER, Augmentation, measure_augmentation
 from sensorveil.audit.donors import Contender, DonorData, DonorStudy, donor_study
-from sensorveil.audit.likeness import Likeness
+from sensorveil.audit.donors.augmentation import PAPER, Augmentation, measure_augmentation
+from sensorveil.audit.donors.likeness import Likeness
 from sensorveil.classifiers import Classifier
 from sensorveil.data.splits import split_windows, units
 from sensorveil.data.windows import Windows
@@ -21,36 +21,29 @@ GAINS = ("in-domain", "cross-domain", "in-domain-lambda", "cross-domain-lambda")
 
 
 def donors(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """Tables I and II, over all windows: members, others and public people are dealt from them."""
+    """Tables I and II: members, nonmembers and public people are drawn from all windows."""
     asked, (keep,), (hide,) = recipe.parts["donors"], recipe.keep, recipe.hide
     windows, corpus, rules = _whole(recipe, plan)
+    groups = units(windows, corpus, rules.rule(None)[1])
 
-    def told(study: DonorStudy) -> dict[str, Any]:
+    def content(study: DonorStudy) -> dict[str, Any]:
         return {"public": asked["public"], **study.as_dict()}
 
-    return told(
-        donor_study(
-            [_contender(row, recipe, plan) for row in recipe.rows],
-            DonorData(
-                windows,
-                keep,
-                hide,
-                _classifiers(plan, keep),
-                Likeness(keep, plan.inference, device=plan.device).fit(windows),
-                asked["public"],
-                units(windows, corpus, rules.rule(None)[1]),
-            ),
-            plan.seeds,
-            asked["lira"],
-            on_result=lambda study: done(told(study)),
-        )
+    study = donor_study(
+        [_contender(row, recipe, plan) for row in recipe.rows],
+        DonorData(windows, keep, hide, _classifiers(plan, keep), asked["public"], groups),
+        Likeness(keep, plan.inference, device=plan.device).fit(windows),
+        plan.seeds,
+        asked["lira"],
+        on_result=lambda study: done(content(study)),
     )
+    return content(study)
 
 
 def gains(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
     """Figures 2 and 3, or with lambdas 4 and 5: accuracy with generated windows beside real ones.
 
-    Each attribute in `read` is what the generators are conditioned on and what is predicted; the
+    Generators are conditioned on each attribute in `predict`, which classifiers then predict; the
     other one is hidden. A split of people has all its folds.
     """
     asked = recipe.parts[part]
@@ -60,23 +53,23 @@ def gains(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
     splits = [split_windows(windows, corpus, rules, asked["split"], fold) for fold in folds]
     rows: list[dict[str, Any]] = []
 
-    def told(more: list[dict[str, Any]]) -> dict[str, Any]:
+    def content(more: list[dict[str, Any]]) -> dict[str, Any]:
         return {"split": asked["split"], "rows": [*rows, *more], "paper_on_widar3": PAPER}
 
-    for read in asked["read"]:
-        (hide,) = {*recipe.keep, *recipe.hide} - {read}
+    for attribute in asked["predict"]:
+        (hide,) = {*recipe.keep, *recipe.hide} - {attribute}
         rows += _rows(
             measure_augmentation(
                 _makes(recipe, plan, asked),
                 splits,
-                read,
+                attribute,
                 hide,
-                _classifiers(plan, read),
+                _classifiers(plan, attribute),
                 plan.seeds,
-                on_result=lambda found: done(told(_rows(found))),
+                on_result=lambda found: done(content(_rows(found))),
             )
         )
-    return told([])
+    return content([])
 
 
 def _rows(found: dict[str, Augmentation]) -> list[dict[str, Any]]:
@@ -104,7 +97,7 @@ def _make(row: Row, recipe: Recipe, plan: Plan, **more: Any) -> Callable[[int], 
 
 def _contender(row: Row, recipe: Recipe, plan: Plan) -> Contender:
     make = None if row.method == "none" else _make(row, recipe, plan)
-    return Contender(row.label, make, uses_public="public" in row.settings)
+    return Contender(row.label, make, uses_public="privacy.public" in row.settings)
 
 
 def _classifiers(plan: Plan, attribute: str) -> Callable[[Windows, int], Classifier]:

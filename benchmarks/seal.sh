@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Commands like those behind Seal's files in results/, for one dataset: runs, what fixed models read, quick
-# audits. It takes what is finished, so it can be stopped and started again. OUT must have no spaces in it.
-#   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash scripts/seal.sh motionsense paper
-#   bash scripts/seal.sh watch subject
+# The commands behind Seal's files in results/, for one dataset: runs, evaluations, quick audits. What is
+# finished is kept, so it can be stopped and started again. OUT must have no spaces in it.
+#   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash benchmarks/seal.sh motionsense paper
+#   bash benchmarks/seal.sh watch subject
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: $0 DATA PROTOCOL, such as watch recording" >&2; exit 2; }
 data=$1 protocol=$2
@@ -19,7 +19,7 @@ audiomnist) policy="--keep digit --hide gender" folds=5 licence=MIT
 esac
 [ "$protocol" = subject ] || folds=1
 case $out in *" "*) echo "OUT has spaces in it: $out" >&2; exit 2 ;; esac
-others=" $seeds ${seeds%% *} " # lazy attackers know the run of the next seed, and of the last that of the first
+others=" $seeds ${seeds%% *} " # a lazy attacker knows the run of the next seed (after the last, the first)
 for seed in $audits; do
     other=${others#* $seed } other=${other%% *}
     [ -n "$other" ] && [ "$other" != "$seed" ] && [[ $others = *" $seed "* ]] ||

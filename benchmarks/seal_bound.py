@@ -1,4 +1,4 @@
-"""Prints how tight the counted bound is, as two Markdown tables: python scripts/benchmarks.seal_bound.py.
+"""Prints how tight the counted bound is, as two Markdown tables: python -m benchmarks.seal_bound.
 
 Simulated people, whose codes are made from the very values behind their windows. The first table
 has a code that tells nothing, the second one absolute bins that tell a known amount.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,43 +11,57 @@ import pytest
 
 import sensorveil
 from benchmarks import blinder as experiments
-from benchmarks.blinder import (
-    EXPERIMENTS,
-    Setting,
-    choose_rates,
-    run_experiment,
-    sampled_people,
-)
+from benchmarks.blinder import EXPERIMENTS, Setting, run_experiment, sampled_people
+from benchmarks.blinder_rates import choose_rates
 from sensorveil.classifiers import ClassifierSettings
-from sensorveil.cli.main import app
+from sensorveil.cli.main import main
 from sensorveil.data.splits import Split
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.simulation import LocalClients
 from sensorveil.methods.blinder import Blinder
 
+SMALL = {
+    "hidden_sizes": (16, 16, 8, 8),
+    "convolutional": False,
+    "latent_size": 4,
+    "classifier.epochs": 1,
+    "classifier.width": 4,
+    "classifier_weight": 0.0,
+    "training.epochs": 0,
+}
+TINY = ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=4e-3)
+
 
 @pytest.fixture(autouse=True)
-def _small_dense_models(monkeypatch):
-    tiny = replace(experiments.MLP_SETTINGS, epochs=1)
-    monkeypatch.setattr(experiments, "MLP_SETTINGS", tiny)
+def _small_classifiers(monkeypatch):
+    monkeypatch.setattr(experiments, "MLP_SETTINGS", replace(TINY, network="mlp"))
+    monkeypatch.setattr(ClassifierSettings, "quick", lambda: TINY)
 
 
 @pytest.fixture(scope="module")
-def setting(config, small):
-    values = {"epochs": 1, "rounds": 2, "query_size": 1, "balance": 12, "client_fraction": 0.2}
+def setting():
     return Setting(
-        split=sensorveil.load("simulated", "recording", people=10),
+        split=sensorveil.load("simulated", "recording", people=10, windows=60),
         keep=("activity",),
         hide=("gender",),
-        config=config.with_values(values),
-        start=lambda seed: Blinder(seed=seed, classifier_weight=0.0, **small),
-        inference=ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=4e-3),
+        config=FederationConfig(
+            epochs=1, rounds=2, query_size=1, balance=12, client_fraction=0.2, seed=3
+        ),
+        start=lambda seed: Blinder(seed=seed, **SMALL),
+        inference=TINY,
     )
 
 
 def changed(setting, **values):
     return replace(setting, config=setting.config.with_values(values))
+
+
+def nothing(found):
+    """What a caller does after every point who keeps none."""
+
+
+# Points.
 
 
 def points_of(name, config=None, **own):
@@ -55,9 +70,8 @@ def points_of(name, config=None, **own):
 
 
 def test_points_are_those_of_the_paper():
-    assert [p.values["ratio"] for p in points_of("heterogeneity")] == [
-        1, 1, 3, 3, 5, 5, 7, 7, 9, 9
-    ]  # fmt: skip
+    ratios = [point.values["ratio"] for point in points_of("heterogeneity")]
+    assert ratios == [1, 1, 3, 3, 5, 5, 7, 7, 9, 9]
     assert [p.fraction for p in points_of("unseen")] == [0.5, 0.6, 0.7, 0.8, 0.9]
     batches = [p.config for p in points_of("communication")]
     assert [c.batch_size for c in batches[:4]] == [16, 64, 128, 256]
@@ -88,17 +102,22 @@ def test_both_are_tuned_by_a_grid_of_one_size():
         assert {c.total_rounds for c in own} == {config.total_rounds}
 
 
+def test_both_have_as_many_rounds(setting):
+    with pytest.raises(Refusal, match="FedBlinder would have 3 rounds and Blinder 2"):
+        replace(setting, baseline={"rounds": 3}).fedblinder()
+
+
+# What is measured.
+
+
 class Untouchable:
     """Test windows that nobody may look at."""
 
     def __getattr__(self, name):
-        raise AssertionError(f"'{name}' of test windows was read")
-
-    def __len__(self):
-        raise AssertionError("test windows were counted")
+        raise AssertionError(f"'{name}' of test windows was used")
 
 
-def unread(split: Split) -> Split:
+def without_test(split: Split) -> Split:
     """The same, with test windows that raise, and noise where their samples lay."""
     spoilt = split.train.store.copy()
     where = np.flatnonzero(split.test.coverage())
@@ -113,32 +132,12 @@ def unread(split: Split) -> Split:
 
 @pytest.mark.slow
 def test_tuning_never_looks_at_test_windows(setting):
-    found = run_experiment("tuning", setting, lambda so_far: None)
-    again = run_experiment("tuning", replace(setting, split=unread(setting.split)), lambda _: None)
-    assert again == found
+    found = run_experiment("tuning", setting, nothing)
+    blind = replace(setting, split=without_test(setting.split))
+    assert run_experiment("tuning", blind, nothing) == found
     assert len(found["points"]) == 8
-    with pytest.raises(AssertionError, match="of test windows was read"):
-        run_experiment("results", replace(setting, split=unread(setting.split)), lambda _: None)
-
-
-@pytest.mark.slow
-def test_tuning_learns_from_fitting_windows_and_looks_at_validation_windows(setting, monkeypatch):
-    learnt, looked = [], []
-    fit, obfuscate = Blinder.fit, Blinder.obfuscate
-    monkeypatch.setattr(
-        Blinder,
-        "fit",
-        lambda own, windows, *rest: learnt.append(windows) or fit(own, windows, *rest),
-    )
-    monkeypatch.setattr(
-        Blinder,
-        "obfuscate",
-        lambda own, windows, **rest: looked.append(windows) or obfuscate(own, windows, **rest),
-    )
-    run_experiment("tuning", setting, lambda so_far: None)
-    assert [part.origin.subset for part in learnt] == ["fitting"]
-    assert [part.origin.subset for part in looked] == ["validation"] * 8
-    assert not setting.split.fitting.coverage()[looked[0].coverage() > 0].any()
+    with pytest.raises(AssertionError, match="of test windows was used"):
+        run_experiment("results", blind, nothing)
 
 
 @pytest.mark.slow
@@ -159,13 +158,13 @@ def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
     assert found["chosen"]["FedBlinder"]["rate"] < 0.002
     always = changed(setting, learning_rate=0.1)
     with pytest.raises(Refusal, match="Blinder failed at every rate; the first time: round 1"):
-        run_experiment("tuning", always, lambda so_far: None)
+        run_experiment("tuning", always, nothing)
 
 
 @pytest.mark.slow
 def test_what_is_known_is_not_measured_again(setting, monkeypatch):
     two = replace(setting, seeds=(0, 1))
-    whole = run_experiment("results", two, lambda so_far: None)
+    whole = run_experiment("results", two, nothing)
     known = {"points": whole["points"][:3], "raw": whole["raw"]}
     measured, train = [], LocalClients.train
 
@@ -174,61 +173,41 @@ def test_what_is_known_is_not_measured_again(setting, monkeypatch):
         return train(self, server)
 
     monkeypatch.setattr(LocalClients, "train", noted)
-    assert run_experiment("results", two, lambda so_far: None, known) == whole
+    assert run_experiment("results", two, nothing, known) == whole
     assert measured == [(1, 0)]  # FedBlinder's second seed alone
     other = replace(two, baseline={"learning_rate": 0.002})
-    again = run_experiment("results", other, lambda so_far: None, known)
+    again = run_experiment("results", other, nothing, known)
     assert measured[1:] == [(0, 0), (1, 0)]  # with another rate it is another point
     rates = [one["plan"]["learning_rate"] for one in again["points"]]
     assert rates == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3]
 
 
-def test_both_have_as_many_rounds(setting):
-    with pytest.raises(Refusal, match="FedBlinder would have 3 rounds and Blinder 2"):
-        replace(setting, baseline={"rounds": 3}).fedblinder()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["heterogeneity", "unseen"])
-def test_every_point_is_read(setting, name):
-    kept = []
-    found = run_experiment(name, setting, lambda so_far: kept.append(len(so_far["points"])))
-    assert kept == list(range(1, {"heterogeneity": 10, "unseen": 5}[name] + 1))
-    for point in found["points"]:
+@pytest.mark.parametrize(("name", "points"), [("heterogeneity", 10), ("unseen", 5)])
+def test_every_point_is_measured(setting, name, points):
+    found = run_experiment(name, setting, nothing)
+    assert len(found["points"]) == points
+    for point in (*found["points"], *found["raw"]):
         for kind in ("read", "read_dense"):
             assert set(point[kind]) == {"activity", "gender"}
-        assert point["bytes"] > 0
-    assert set(found["raw"][0]) == {"read", "read_dense"}
     json.dumps(found)
-
-
-@pytest.mark.slow
-def test_changes_of_eight_steps_take_an_eighth_of_the_bytes(setting):
-    points = run_experiment("communication", changed(setting, rounds=8), lambda found: None)[
-        "points"
-    ]
-    assert points[4]["bytes"] == points[0]["bytes"] / 8
-    assert [point["rounds"] for point in points] == [8, 2, 1, 1, 1, 1]
 
 
 @pytest.mark.slow
 def test_curves_have_a_value_for_each_epoch(setting):
     setting = changed(setting, epochs=2, rounds=1)
-    found = run_experiment("shadows", setting, lambda found: None)["points"]
+    found = run_experiment("shadows", setting, nothing)["points"]
     assert [len(point["discriminators"]) for point in found] == [2, 2]
     assert 0.3 < found[0]["discriminators"][0] < 1.2  # near log 2 before anything is learnt
-    (point,) = run_experiment("information", setting, lambda found: None)["points"]
+    (point,) = run_experiment("information", setting, nothing)["points"]
     assert [set(bits) for bits in point["information"]] == [{"activity", "gender"}] * 2
 
 
 @pytest.mark.slow
 def test_runs_are_adapted_to_people_who_were_not_trained_on(setting):
-    (point,) = run_experiment("personal", setting, lambda found: None)["points"]
+    (point,) = run_experiment("personal", setting, nothing)["points"]
     assert point["people"] == 5  # of ten
     assert 0 < len(point["adapted"]) <= 5
-    for one in point["adapted"]:
-        assert 0 < one["windows"] < 10
-        assert set(one["before"]["read"]) == set(one["after"]["read"]) == {"activity", "gender"}
     before = [one["before"]["read"]["activity"] for one in point["adapted"]]
     assert before == sorted(before)  # the worst first
 
@@ -238,35 +217,6 @@ def test_those_who_take_part_are_whole_people(setting):
     inside = sampled_people(train, 0.5, seed=3)
     assert len(np.unique(train.subject[inside])) == 5
     assert not set(train.subject[inside]) & set(train.subject[~inside])
-
-
-def test_an_unknown_experiment_is_refused(setting):
-    with pytest.raises(Refusal, match="experiment 'nothing' is unknown; known: communication"):
-        run_experiment("nothing", setting, lambda found: None)
-
-
-def test_the_command_measures_what_is_named_twice_once(tmp_path, monkeypatch):
-    measured = []
-
-    def noted(name, setting, done, known):
-        measured.append(name)
-        found = {"experiment": name, "points": []}
-        done(found)
-        return found
-
-    def command(names: str, out: str) -> None:
-        policy = ["--keep", "activity", "--hide", "gender", "--quiet"]
-        data = ["--data", "simulated", "--option", "people=4", "--out", str(tmp_path / out)]
-        app(["papers", "experiment", names, *data, *policy], standalone_mode=False)
-
-    monkeypatch.setattr(experiments, "run_experiment", noted)
-    command("shadows,shadows", "one.json")  # as one: a file
-    assert json.loads((tmp_path / "one.json").read_text())["experiment"] == "shadows"
-    command("shadows,unseen,shadows", "two")
-    assert {place.name for place in (tmp_path / "two").iterdir()} == {"shadows.json", "unseen.json"}
-    assert measured == ["shadows", "shadows", "unseen"]
-    with pytest.raises(Refusal, match="experiment ',' is unknown"):
-        command(",", "none")
 
 
 # The choice of learning rates: what the rule says, by hand.
@@ -303,3 +253,104 @@ def test_means_of_seeds_are_judged_and_failures_left_out():
     assert best(*points, algorithm="FedBlinder")["rate"] == 2
     with pytest.raises(Refusal, match="FedBlinder failed at every rate; the first time: round 2"):
         best(*points, {**failed, "rate": 2})
+
+
+# The command.
+
+ROUNDS = ["--federation", "epochs=1,rounds=2,client_fraction=0.5,balance=0"]
+WORDS = [
+    *("--data", "simulated", "--option", "people=6,windows=30", "--quick", *ROUNDS),
+    *("--keep", "activity", "--hide", "gender"),
+    *("--set", "hidden_sizes=16-16-8-8,classifier.epochs=1,width=4,classifier_weight=0"),
+]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["sensorveil", "papers", "experiment", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert ended.value.code == code, said.err
+        return " ".join((said.err if code else said.out).split())
+
+    return run
+
+
+@pytest.mark.slow
+def test_several_experiments_go_to_a_folder_each_once(command, tmp_path):
+    assert "figure 9" in command("list").lower()
+    assert "shadows True" in command("shadows", *WORDS, "--out", "shadows.json")
+    found = json.loads((tmp_path / "shadows.json").read_text())
+    assert [len(point["discriminators"]) for point in found["points"]] == [1, 1]
+    assert (found["data"]["dataset"], found["seeds"]) == ("simulated", [0])
+    assert "exists already" in command("shadows", *WORDS, "--out", "shadows.json", code=2)
+    command("shadows,information,shadows", *WORDS, "--out", "both")
+    places = {place.name for place in (tmp_path / "both").iterdir()}
+    assert places == {"shadows.json", "information.json"}
+    again = json.loads((tmp_path / "both" / "shadows.json").read_text())
+    assert again["points"] == found["points"]
+
+
+@pytest.mark.slow
+def test_tuning_says_which_rates_are_best_and_results_takes_both(command, tmp_path):
+    said = command("tuning", *WORDS, "--out", "tuning.json")
+    found = json.loads((tmp_path / "tuning.json").read_text())
+    assert found["data"]["subset"] == "validation"
+    best = {name: found["chosen"][name]["rate"] for name in ("Blinder", "FedBlinder")}
+    assert f"Rates: {best}, by " in said
+    rates = ["--federation", "learning_rate=0.002", "--baseline", "learning_rate=0.0005"]
+    command("results", *WORDS, *rates, "--out", "results.json")
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["data"]["subset"] == "test"
+    assert [(p["algorithm"], p["plan"]["learning_rate"]) for p in found["points"]] == [
+        ("Blinder", 0.002),
+        ("FedBlinder", 0.0005),
+    ]
+    assert found["baseline"] == {"learning_rate": "0.0005"}
+
+
+@pytest.mark.slow
+def test_an_experiment_that_was_cut_off_goes_on(command, tmp_path, monkeypatch):
+    words = ["results", *WORDS, "--out", "results.json"]
+    train, measured = LocalClients.train, []
+
+    def noted(self, server):
+        measured.append(server.config.seed)
+        if len(measured) == 2:
+            raise Refusal("the power is gone")
+        return train(self, server)
+
+    monkeypatch.setattr(LocalClients, "train", noted)
+    assert "the power is gone" in command(*words, code=2)
+    assert len(json.loads((tmp_path / "results.json").read_text())["points"]) == 1
+    assert "results.json exists already; go on with --resume" in command(*words, code=2)
+    command(*words, "--resume", "--seeds", "2")
+    assert measured == [0, 0, 0, 1, 1]  # the first was there, the second was cut off
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["seeds"], len(found["raw"]), len(found["earlier"])) == ([0, 1], 2, 1)
+    assert [(p["algorithm"], p["seed"]) for p in found["points"]] == [
+        (name, seed) for seed in (0, 1) for name in ("Blinder", "FedBlinder")
+    ]
+    other = ["--resume", "--seeds", "2", "--federation", "learning_rate=0.5"]
+    assert "it has other seeds" in command(*words, "--resume", code=2)
+    assert "it has other plan" in command(*words, *other, code=2)
+    several = ["results,unseen", *words[1:], "--resume"]
+    assert "is a file; several" in command(*several, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["results", "--baseline", "rounds=3"], "FedBlinder would have 3 rounds and Blinder 2"),
+        (["nothing"], "experiment 'nothing' is unknown; known: communication"),
+        ([","], "experiment ',' is unknown"),
+        (["results", "--seeds", "0"], "--seeds is 0; at least one is needed"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_starts(command, tmp_path, words, line):
+    assert line in command(*words, *WORDS, "--out", "r.json", code=2)
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from benchmarks import recipe as recipes
 from benchmarks.plan import Plan
 from benchmarks.recipe import recipe
 from benchmarks.run import measure
-from sensorveil.audit import donors
+from sensorveil.audit.donors import study
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.cli.main import app
 from sensorveil.data.catalog import load
@@ -69,13 +69,13 @@ def test_tables_one_and_two(
 ) -> None:
     """They are what the recipe begins with; all see aligned phases, and receivers stay together."""
     seen: list[Any] = []
-    attack = donors.shadow_attack
+    attack = study.shadow_attack
 
     def watched(train: Any, windows: Any, seed: int, groups: Any) -> Any:
         seen.append((windows, groups))
         return attack(train, windows, seed, groups)
 
-    monkeypatch.setattr(donors, "shadow_attack", watched)
+    monkeypatch.setattr(study, "shadow_attack", watched)
     found = reproduce("")
     assert found["part"] == "donors"
     rows = {score["contender"]: score for score in found["scores"]}
@@ -109,17 +109,16 @@ def test_lambdas_are_asked_of_gestures_and_of_people(
     asked: list[tuple[str, float]] = []
     fit = CsiGenerator.fit
 
-    def watched(obfuscator: CsiGenerator, *told: Any) -> Any:
+    def watched(obfuscator: CsiGenerator, *given: Any) -> Any:
         asked.append((obfuscator.settings.mode, obfuscator.settings.privacy.denoiser_weight))
-        return fit(obfuscator, *told)
+        return fit(obfuscator, *given)
 
     monkeypatch.setattr(CsiGenerator, "fit", watched)
     rows = reproduce("in-domain-lambda")["rows"]
     assert asked == [("hybrid", 0.5), ("hybrid", 2.0)] * 2
-    wanted = [(read, weight) for read in ("gesture", "subject") for weight in ("0.5", "2")]
-    assert [(row["attribute"], row["label"]) for row in rows] == [
-        (read, f"hybrid, lambda {weight}") for read, weight in wanted
-    ]
+    labels = ("hybrid, lambda 0.5", "hybrid, lambda 2")
+    wanted = [(attribute, label) for attribute in ("gesture", "subject") for label in labels]
+    assert [(row["attribute"], row["label"]) for row in rows] == wanted
     assert rows[0]["real"] == rows[1]["real"]  # one classifier of real windows for both
 
 
@@ -150,5 +149,5 @@ def test_a_split_alone_is_not_enough() -> None:
 @pytest.mark.parametrize("name", [NAME, "csi-csi5300-activity"])
 def test_public_people_are_those_of_the_row(name: str) -> None:
     whole = recipe(name)
-    (row,) = (row for row in whole.rows if "public" in row.settings)
-    assert row.settings["public"] == "+".join(whole.parts["donors"]["public"])
+    (row,) = (row for row in whole.rows if "privacy.public" in row.settings)
+    assert row.settings["privacy.public"] == "+".join(whole.parts["donors"]["public"])

@@ -2,23 +2,24 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import intel5300_writer as writer
 import numpy as np
 import pytest
+import typer
+from opacus.optimizers import DPOptimizer
 
-from sensorveil.audit import membership
+from sensorveil.audit.donors import membership
 from sensorveil.classifiers import ClassifierSettings
-from sensorveil.data.phases import with_phases
-from sensorveil.data.windows import Windows
-from sensorveil.methods.csi import CsiGenerator, dp_sgd
+from sensorveil.cli.csi import app
+from sensorveil.methods.csi import CsiGenerator
 
 TINY = (
     "width=8,blocks=1,heads=2,epochs=1,classifier_epochs=1,sampling_steps=2,privacy.steps=2,"
     "expected_batch_size=8,noise_multiplier=8"
 )
+COMMANDS = typer.main.get_command(app).commands
 DATA = ("--data", "simulated-csi", "--option", "people=4,recordings=2,windows=2")
 SMALL = (*DATA, "--set", TINY, "--quick", "--seeds", "1")
 
@@ -33,6 +34,12 @@ def smaller_classifiers(monkeypatch):
 
 def result(name):
     return json.loads(Path(name).read_text())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_first_help_has_at_most_twelve_options(name):
+    shown = [one for one in COMMANDS[name].params if not getattr(one, "hidden", False)]
+    assert sum(one.param_type_name == "option" for one in shown) <= 12
 
 
 # generate
@@ -135,10 +142,12 @@ def test_join_makes_one_table_of_a_study_in_parts(done, refused):
     assert "±" in outcome.out
     done("csi", "donors", *SMALL, "--row", "raw", "--out", "other.json")
     Path("empty.json").write_text("{}")
+    Path("damaged.json").write_text(json.dumps({**content, "scores": [{"seed": 0}]}))
     for places, line in (
         (("0.json", "other.json"), "another study"),
         (("empty.json",), "no result"),
-        (("missing.json",), "cannot be read"),
+        (("0.json", "damaged.json"), "no result of a donor study"),
+        (("missing.json",), "is missing"),
     ):
         assert line in refused("csi", "join", *places, "--out", "bad.json")
 
@@ -147,19 +156,6 @@ def test_restored_windows_are_released_without_a_promise(done):
     done("csi", "donors", *SMALL, "--row", "dp", "--restored", "--out", "donors.json")
     (score,) = result("donors.json")["scores"]
     assert score["privacy"]["epsilon"] is None
-
-
-def test_aligned_phases_are_the_same_for_rotated_packets():
-    rng = np.random.default_rng(1)
-    signal = rng.normal(size=(5, 3, 16)) + 1j * rng.normal(size=(5, 3, 16))
-    windows = Windows.from_signal(signal.astype(np.complex64), {"activity": np.arange(5) % 2})
-    windows = replace(windows, channels=("rx1.sc1", "rx1.sc2", "rx2.sc1"))
-    turn = np.exp(2j * np.pi * rng.random(windows.store.shape[-1])).astype(np.complex64)
-    rotated = replace(windows, store=windows.store * turn)
-    first, second = (with_phases(one, "aligned").signal for one in (windows, rotated))
-    np.testing.assert_allclose(first, second, atol=1e-4)
-    np.testing.assert_allclose(np.abs(first), np.abs(windows.signal), rtol=1e-4)
-    assert with_phases(rotated, "kept") is rotated
 
 
 # augment
@@ -254,14 +250,13 @@ def test_canaries_do_not_refute_honest_noise(mode, done):
 
 def test_canaries_refute_too_little_noise(done, monkeypatch):
     """The run still claims what it claimed; its gradients show that it is not so."""
-    honest = dp_sgd.private_optimizer
+    honest = DPOptimizer.add_noise
 
-    def weak(*given):
-        optimizer = honest(*given)
-        optimizer.noise_multiplier /= 8
-        return optimizer
+    def weak(optimizer):
+        optimizer.noise_multiplier = 10 / 8
+        honest(optimizer)
 
-    monkeypatch.setattr(dp_sgd, "private_optimizer", weak)
+    monkeypatch.setattr(DPOptimizer, "add_noise", weak)
     assert "REFUTED" in done(*CANARIES, "--set", f"{SIZE},mode=dp").out
 
 
@@ -271,16 +266,18 @@ def test_canaries_refute_too_little_noise(done, monkeypatch):
         ("donors --row cooked", "row 'cooked' is unknown"),
         ("donors --row hybrid-dp", "needs --public"),
         ("donors --out a.csv", "must end in .json"),
+        ("donors --features a.txt", "must end in .safetensors"),
         ("donors --row raw --seeds 0", "at least one"),
         ("donors --lambda much --row raw", "'much' is no number"),
         ("donors --phases odd --row raw", "phases 'odd'"),
         ("donors --lira 5 --row plain", "no pairs"),
-        ("donors --first-seed -1 --row raw", "--first-seed is -1"),
+        ("donors --row hybrid-dp --public ann", "public person 'ann' is unknown"),
+        ("donors --first-seed -1 --row raw", "'--first-seed': -1 is not in the range"),
         ("members csi --of luck", "attack of 'luck' is unknown"),
         ("members none --of generator", "is no generator"),
-        ("members csi --shadows 1 --option people=4,recordings=2,windows=2", "shadow models"),
-        ("augment csi --first-seed -1", "--first-seed is -1"),
-        ("augment csi --windows 0", "--windows is 0"),
+        ("members csi --shadows 1", "'--shadows': 1 is not in the range"),
+        ("augment csi --seeds 0", "'--seeds': 0 is not in the range"),
+        ("augment csi --windows 0", "'--windows': 0 is not in the range"),
         ("augment nothing", "method 'nothing' is unknown"),
         ("augment csi --set mode=odd", "'mode' is odd"),
         ("canaries --set mode=hybrid", "mode hybrid promises nothing"),
@@ -289,3 +286,23 @@ def test_canaries_refute_too_little_noise(done, monkeypatch):
 def test_commands_refuse(arguments, line, refused):
     out = () if "--out" in arguments else ("--out", "a.json")
     assert line in refused("csi", *arguments.split(), *out)
+
+
+@pytest.mark.parametrize("place", ["file", "/proc"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "generate nowhere --class activity=walking --out {}/made.npz",
+        "donors --data nowhere --out {}/donors.json",
+        "donors --data nowhere --features {}/fid.safetensors --out donors.json",
+        "augment csi --data nowhere --out {}/gain.json",
+        "members csi --data nowhere --out {}/members.json",
+        "canaries --data nowhere --set mode=dp --out {}/canaries.json",
+        "join nowhere.json --out {}/all.json",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(arguments, place, refused):
+    """Before anything else is looked at: neither run nor data nor parts exist."""
+    Path("file").touch()
+    line = refused("csi", *arguments.format(place).split())
+    assert f"cannot write to {place}/" in line

@@ -17,7 +17,7 @@ from sensorveil.federated.client import ClientDataset, people_of
 from sensorveil.federated.client_app import make_client_app, node_data
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.dataset import DataSource
-from sensorveil.federated.server import FederatedServer, FederationCheckpoint
+from sensorveil.federated.server import FederatedServer, federation_checkpoint
 from sensorveil.federated.simulation import LocalClients, federate, simulate
 from sensorveil.federated.strategy import BlinderStrategy
 from sensorveil.methods.blinder import Blinder
@@ -34,9 +34,21 @@ class LocalGrid:
     def __init__(self, app: Any, clients: int, spoil: Callable | None = None) -> None:
         self.app, self.nodes, self.spoil = app, [1000 + n for n in range(clients)], spoil
         self.seen: list[Message] = []
+        self.waiting: dict[str, Message] = {}
 
     def get_node_ids(self) -> list[int]:
         return self.nodes
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        pushed = {}
+        for message in messages:
+            name = message.metadata.__dict__["_message_id"] = str(message.metadata.dst_node_id)
+            pushed[name] = message
+        self.waiting |= pushed
+        return list(pushed)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return self.send_and_receive([self.waiting.pop(number) for number in message_ids])
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -175,7 +187,7 @@ def test_rounds_on_ray_are_those_in_process(tmp_path, small):
     save_run(start, tmp_path / "start")
     values = {"epochs": 1, "rounds": 2, "client_fraction": 0.5, "balance": 0, "timeout": 300}
     config, told = FederationConfig().with_values(values), []
-    checkpoint = FederationCheckpoint(tmp_path / "s", start, config, False)
+    checkpoint = federation_checkpoint(tmp_path / "s", start, config, False)
     with listen(lambda what, done, total: told.append((what, done, total))):
         there = simulate(tmp_path / "start", source, config, checkpoint=checkpoint)
     here = federate(start, windows, config)
@@ -225,7 +237,7 @@ def test_a_device_with_one_persons_table_is_a_client(start_run, tmp_path):
 
 def test_one_of_several_people_must_be_named(start_run, tmp_path):
     data = table(tmp_path, ["ann", "bob"])
-    with pytest.raises(Refusal, match=r"2 people; say person=.* one of ann, bob"):
+    with pytest.raises(Refusal, match=r"2 people; say person=.*, one of ann, bob"):
         node_data(context(client=0, run=start_run, data=data))
     _, _, windows = node_data(context(client=0, run=start_run, data=data, person="bob"))
     assert {windows.classes["subject"][code] for code in windows.subject} == {"bob"}

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.func import vmap
 
 from sensorveil.federated.meta_learning import (
-    AdamState,
     MetaBatch,
-    adam_step,
     adapt,
     meta_gradient,
-    meta_loss,
     with_shadow_samples,
 )
 from sensorveil.methods.blinder import (
@@ -135,32 +131,6 @@ def replayed_discriminators(loss, discriminators, coders, batch):
     return loss.discriminator(discriminators, z, batch.query.hidden).detach()
 
 
-def test_without_a_step_it_is_the_plain_gradient():
-    loss, batch = loss_of(), meta_batch(2)
-    got = meta_gradient(loss, vector_of(loss), batch, steps=0)
-    own = dict(loss.network.named_parameters())
-    loss.joint(own, own, batch.query).backward()
-    wanted = torch.cat([weight.grad.flatten() for weight in loss.network.parameters()])
-    torch.testing.assert_close(got, wanted)
-
-
-def test_clients_at_once_are_clients_one_by_one():
-    loss, batches = loss_of(convolutional=True), [meta_batch(seed) for seed in (4, 5, 6)]
-    vector = vector_of(loss)
-    support, query = (
-        Batch(*(torch.stack(part) for part in zip(*several, strict=True)))
-        for several in ([b.support for b in batches], [b.query for b in batches])
-    )
-    other, noise = (
-        torch.stack([getattr(b, name) for b in batches])
-        for name in ("shadow_hidden", "shadow_noise")
-    )
-    stacked = MetaBatch(support, other, noise, query)
-    together = vmap(lambda batch: meta_gradient(loss, vector, batch, **STRONG))(stacked)
-    for batch, got in zip(batches, together, strict=True):
-        torch.testing.assert_close(got, meta_gradient(loss, vector, batch, **STRONG))
-
-
 def test_shadow_samples_bring_the_other_class_and_change_the_discriminators():
     loss, batch = loss_of(), meta_batch(7)
     players = loss.network.unflatten(vector_of(loss))
@@ -174,26 +144,3 @@ def test_shadow_samples_bring_the_other_class_and_change_the_discriminators():
         adapt(loss, *players, batch, 1, 0.1, 1, shadow_samples=on)[1] for on in (True, False)
     )
     assert all((with_them[name] != weight).any() for name, weight in without.items())
-
-
-def test_adapting_brings_the_loss_on_the_support_down():
-    loss, batch = loss_of(gamma=0.0), meta_batch(8)
-    players = loss.network.unflatten(vector_of(loss))
-    same = batch._replace(query=batch.support)
-    values = [
-        float(meta_loss(*players, loss, same, steps=n, learning_rate=0.01, shadow_samples=False))
-        for n in (0, 5, 20)
-    ]
-    assert values[0] > values[1] > values[2]
-
-
-def test_adam_is_torchs():
-    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
-    vector, state = weight.detach().clone(), AdamState.zeros(weight.detach())
-    theirs = torch.optim.Adam([weight], lr=0.05)
-    generator = torch.Generator().manual_seed(1)
-    for number, gradient in enumerate(torch.randn(5, 2, generator=generator).double(), start=1):
-        weight.grad = gradient.clone()
-        theirs.step()
-        vector, state = adam_step(vector, gradient, state, number, 0.05)
-    torch.testing.assert_close(vector, weight.detach(), rtol=1e-9, atol=1e-12)

@@ -220,18 +220,6 @@ def test_a_texture_learns_the_power_of_what_is_left_out():
     torch.testing.assert_close(found, own, rtol=0, atol=0.15)
 
 
-def test_a_texture_changes_nothing_else():
-    plain, net, batch = network(), network(texture=True), some_batch()
-    net.load_state_dict(plain.state_dict(), strict=False)
-    slopes = []
-    for one in (plain, net):
-        weights = dict(one.named_parameters())
-        value = BlinderLoss(one).joint(weights, weights, batch)
-        slopes.append(dict(zip(weights, torch.autograd.grad(value, weights.values()), strict=True)))
-    assert slopes[1].pop("texture").abs().max() > 0
-    torch.testing.assert_close(slopes[0], slopes[1])
-
-
 # The method.
 
 
@@ -307,31 +295,9 @@ def test_relative_errors_are_shares_of_each_class_variance():
 
 
 @pytest.mark.slow
-def test_a_texture_makes_the_output_as_lively_as_the_input():
-    """Noise that the code may not hold is missing in the output, unless there is a texture."""
-    windows = example_windows()
-    scale = windows.signal.std((0, 2), keepdims=True)
-    noise = np.random.default_rng(0).normal(size=windows.signal.shape) * scale
-    windows = windows.replaced((windows.signal + noise).astype(np.float32))
-    settings = {**LEARN, "training.epochs": 150, "classifier.epochs": 2, "beta": 20.0}
-
-    def roughness(texture: float | None) -> float:
-        signal = windows.signal
-        if texture is not None:
-            blinder = Blinder(texture=texture, seed=1, classifier_weight=0.0, **settings)
-            blinder.fit(windows, "activity", "gender")
-            signal = blinder.obfuscate(windows, seed=1).signal
-        return float(np.diff(signal / scale, axis=2).var())
-
-    wanted = roughness(None)
-    assert roughness(0.0) < 0.5 * wanted
-    assert 0.7 * wanted < roughness(1.0) < 1.3 * wanted
-
-
-@pytest.mark.slow
 def test_other_classifiers_predict_the_classes_that_the_decoder_was_given():
     windows = example_windows()
-    settings = {**LEARN, "training.epochs": 40, "modification": "deterministic", "texture": 0.0}
+    settings = {**LEARN, "training.epochs": 80, "modification": "deterministic", "texture": 0.0}
 
     def errors(weight: float) -> float:
         blinder = Blinder(seed=1, classifier_weight=weight, **settings)

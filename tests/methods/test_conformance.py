@@ -56,6 +56,13 @@ class Forgetful(NoObfuscation):
         return windows.signal + getattr(self, "offset_", 0.0)
 
 
+class Reseeded(NoObfuscation):
+    """Does not keep the seed that it is given."""
+
+    def __init__(self, preset="fast", seed=0, device="cpu", **settings):
+        super().__init__(preset, seed + 1, device, **settings)
+
+
 @pytest.mark.parametrize(
     ("made", "check"),
     [
@@ -64,6 +71,7 @@ class Forgetful(NoObfuscation):
         (Spilling, conformance.check_output_fits_the_input),
         (Unscaled, conformance.check_units_are_kept),
         (Forgetful, conformance.check_round_trip),
+        (Reseeded, conformance.check_parameters),
     ],
 )
 def test_checks_catch_cheats(made, check):

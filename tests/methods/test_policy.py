@@ -33,10 +33,6 @@ def test_a_policy_is_two_lists_without_repeats(keep: list[str], hide: list[str])
             Policy.of(keep, hide)
 
 
-def test_one_name_is_a_list_of_one() -> None:
-    assert Policy.of("activity", ("gender",)) == Policy(("activity",), ("gender",))
-
-
 @pytest.mark.parametrize(
     ("keep", "hide", "expected"),
     [

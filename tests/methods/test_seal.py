@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -20,6 +21,7 @@ from sensorveil.errors import Refusal
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.run import load_run, run_card, save_run
 from sensorveil.methods.seal import Seal
+from sensorveil.methods.seal_generators import Generator
 
 SMALL: Mapping[str, Any] = {"width": 8, "epochs": 3, "rhythm_bins": 3, "energy_bins": 3}
 
@@ -48,16 +50,6 @@ def test_windows_of_one_code_give_the_same_output_to_the_bit():
     assert (other.signal != test.signal).any((1, 2)).all()
     first, second = (seal.obfuscate(windows, seed=1).signal for windows in (test, other))
     np.testing.assert_array_equal(first, second)
-
-
-def test_windows_one_at_a_time_give_the_output_of_all_at_once():
-    seal, test = sealed(), simulated().test.select(slice(0, 40))
-    test = replace(test, recording=np.arange(len(test)))  # nobody has a past
-    whole = seal._obfuscate(seal._standard(test), {}, rng())
-    noise = rng()
-    singles = [seal._standard(test.select([row]).compact()) for row in range(len(test))]
-    made = [seal._obfuscate(one, {}, noise) for one in singles]
-    np.testing.assert_array_equal(np.concatenate(made), whole)
 
 
 def test_the_kept_class_is_kept_and_energy_goes_along():
@@ -145,9 +137,9 @@ def test_the_search_refuses_absolute_bins_that_tell():
     for one in absolute.metrics_["search"]:
         assert (one["advantages"]["gender"] > 0.1) == (one["rhythm_bins"] == 3)
     # Where the kept attribute itself tells, there is no code to take.
-    told = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
+    leaking = replace(windows, labels={**windows.labels, "activity": windows.codes("gender")})
     with pytest.raises(Refusal, match="no code has an advantage of at most 10"):
-        Seal(**small).fit(told, "activity", "gender")
+        Seal(**small).fit(leaking, "activity", "gender")
 
 
 def test_the_search_predicts_people_by_classifiers_of_others():
@@ -168,16 +160,31 @@ def test_the_search_predicts_people_by_classifiers_of_others():
         Seal(**SMALL, max_advantage=0.5).fit(replace(alone, labels=turns), "activity", "gender")
 
 
+class Echo(Generator):
+    """Shows the code that it is given, in standard units."""
+
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Echo:
+        self.shape = donors.shape
+        return self
+
+    def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.broadcast_to(codes[:, None, None], (len(codes), *self.shape))
+
+
 def test_epsilon_randomises_the_code_and_a_budget_stops_it():
-    test, seal = simulated().test, sealed()
-    codes, windows = seal.encode(test), seal._standard(test)
+    test, seal = simulated().test, copy(sealed())
+    seal.generator_ = Echo().fit(test, np.zeros(0), 0)
+    seal.generator_code_ = np.arange(seal.encoder_.count)
 
     def released(**strength: float) -> np.ndarray:
-        each = {name: np.full(len(test), value) for name, value in strength.items()}
-        return seal._randomize(codes, windows, each, rng())
+        shown = seal.obfuscate(test, strength, seed=0).standardized(seal.scaling_)
+        return shown.signal[:, 0, 0].round().astype(int)
 
+    codes = seal.encode(test)
+    np.testing.assert_array_equal(released(), codes)
     np.testing.assert_array_equal(released(epsilon=50.0), codes)
     assert np.mean(released(epsilon=1e-6) == codes) < 0.1
+    assert np.mean(released(epsilon=50.0, budget=49.0) == codes) < 0.1
     # Four windows of each recording are released, the others say nothing.
     stopped, order = released(epsilon=50.0, budget=200.0), test.start // test.length
     np.testing.assert_array_equal(stopped[order < 4], codes[order < 4])

@@ -7,26 +7,20 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 from benchmarks.seal_bound import simulated_bounds, simulated_truth
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_bound import (
     Bound,
-    _centres,
-    _curvature,
     _largest_of_rules,
     _largest_quadratic,
-    _price,
-    _upper,
     bound_code,
     combine_bounds,
-    epsilon_within_budget,
-    private_accuracy,
-    randomize_codes,
     sequence_codes,
 )
+
+LEAK = np.array([[0.6, 0.4], [0.4, 0.6]])
 
 
 def people_with_codes(
@@ -36,14 +30,9 @@ def people_with_codes(
     rng = np.random.default_rng(seed)
     person = np.repeat(np.arange(people), windows)
     label = person % len(channel)
-    drawn = rng.random(people if constant else len(person))
-    drawn = drawn[person] if constant else drawn
+    drawn = rng.random(people)[person] if constant else rng.random(len(person))
     codes = (drawn[:, None] > np.cumsum(channel, axis=1)[label]).sum(1)
     return codes, label, person
-
-
-def true_accuracy(channel: np.ndarray) -> float:
-    return float((channel / len(channel)).max(0).sum())
 
 
 @pytest.mark.slow
@@ -53,25 +42,31 @@ def true_accuracy(channel: np.ndarray) -> float:
 )
 def test_bound_holds_on_500_simulated_people_and_is_not_loose(bins, relative, gender):
     advantage, telling = simulated_truth(bins, relative, gender=gender)
-    bounds = simulated_bounds(100, bins, relative, gender=gender)
+    bounds = simulated_bounds(40, bins, relative, gender=gender)
     holds = np.mean([b.advantage >= advantage and b.telling >= telling for b in bounds])
     assert holds >= 0.95
     if advantage >= 0.05:
-        assert np.mean([b.advantage <= 2 * advantage for b in bounds]) >= 0.99
+        assert np.mean([b.advantage <= 2 * advantage for b in bounds]) >= 0.95
     else:  # a code relative to the past tells next to nothing, and that can be shown
         assert np.median([b.advantage for b in bounds]) <= 0.03
 
 
 @pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("people", [12, 40])
-def test_bound_holds_however_windows_of_a_person_depend_on_each_other(people, constant):
-    channel = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
-    truth = true_accuracy(channel)
-    fails = [
-        bound_code(*people_with_codes(channel, people, 5, seed, constant)).accuracy < truth
-        for seed in range(100)
-    ]
-    assert np.mean(fails) <= 0.05
+@pytest.mark.parametrize(
+    ("channel", "people"),
+    [
+        ([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], 12),
+        ([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], 40),
+        ([[0.98, 0.02], [0.5, 0.5]], 40),  # a code that is rare in one class: far from normal
+        ([[0.9, 0.1], [0.5, 0.5]], 40),
+    ],
+)
+def test_bound_holds_however_windows_of_a_person_depend_on_each_other(channel, people, constant):
+    table = np.array(channel)
+    truth, telling = (table / 2).max(0).sum(), 1 - table.min(0).sum()
+    bounds = [bound_code(*people_with_codes(table, people, 4, n, constant)) for n in range(100)]
+    assert np.mean([b.accuracy < truth for b in bounds]) <= 0.05
+    assert np.mean([b.telling < telling for b in bounds]) <= 0.05
 
 
 def test_bound_holds_for_three_classes_of_unequal_size():
@@ -80,44 +75,31 @@ def test_bound_holds_for_three_classes_of_unequal_size():
     rng = np.random.default_rng(0)
     person = np.repeat(np.arange(90), 8)
     label = np.repeat([0, 0, 0, 1, 1, 2], 15)[person]
-    prior = np.array([3, 2, 1]) / 6
-    accuracy = (prior[:, None] * channel).max(0).sum()
-    telling = 1 - channel.min(0).sum()
+    accuracy = (np.array([3, 2, 1])[:, None] / 6 * channel).max(0).sum()
     for _ in range(20):
         drawn = rng.random(len(person))
         codes = (drawn[:, None] > np.cumsum(channel, axis=1)[label]).sum(1)
         bound = bound_code(codes, label, person)
         assert accuracy <= bound.accuracy < 1
-        assert telling <= bound.telling
+        assert 1 - channel.min(0).sum() <= bound.telling
         assert bound.guess == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("rare", [0.02, 0.1])
-def test_bound_holds_for_rare_codes(rare):
-    """One code for all windows of a person, and one of them rare in one class: far from normal."""
-    channel = np.array([[1 - rare, rare], [0.5, 0.5]])
-    telling = 1 - channel.min(0).sum()
-    bounds = [bound_code(*people_with_codes(channel, 40, 3, seed, True)) for seed in range(100)]
-    assert np.mean([b.accuracy < true_accuracy(channel) for b in bounds]) <= 0.05
-    assert np.mean([b.telling < telling for b in bounds]) <= 0.05
 
 
 def test_windows_are_not_counted_as_people():
     channel = np.full((2, 4), 0.25)
-    few = bound_code(*people_with_codes(channel, 40, 1, 0, constant=True))
-    many = bound_code(*people_with_codes(channel, 40, 500, 0, constant=True))
+    few, many = (bound_code(*people_with_codes(channel, 40, n, 0, True)) for n in (1, 500))
     assert many.accuracy == pytest.approx(few.accuracy)
 
 
 def test_with_two_even_classes_the_telling_share_is_twice_the_advantage():
     """Where one rule is right the opposite one is wrong: 1 - common = 2 A - 1."""
-    bound = bound_code(*people_with_codes(np.array([[0.6, 0.4], [0.4, 0.6]]), 80, 6, 0))
-    assert bound.telling == pytest.approx(2 * bound.advantage)
+    for constant in (False, True):
+        bound = bound_code(*people_with_codes(LEAK, 80, 6, 0, constant))
+        assert bound.telling == pytest.approx(2 * bound.advantage)
 
 
 def test_bound_tightens_with_people():
-    channel = np.array([[0.6, 0.4], [0.4, 0.6]])
-    found = [bound_code(*people_with_codes(channel, n, 20, 0)).accuracy for n in (20, 200, 2000)]
+    found = [bound_code(*people_with_codes(LEAK, n, 20, 0)).accuracy for n in (20, 200, 2000)]
     assert 0.62 > found[2] > 0.6
     assert found[0] > found[1] > found[2]
 
@@ -137,21 +119,16 @@ def test_counts_by_hand():
     assert (bound.guess, bound.counted, bound.people, bound.codes) == (0.75, 0.75, 4, 2)
 
 
-def test_each_person_counts_alike():
+def test_each_person_counts_alike_and_unknown_classes_do_not_count():
     person = np.repeat(np.arange(60), np.arange(60) % 7 + 1)
     codes, labels = np.random.default_rng(0).integers(3, size=len(person)), person % 2
     often = np.concatenate([np.arange(len(person)), np.flatnonzero(person == 3)])
     one, other = (bound_code(codes[i], labels[i], person[i]) for i in (slice(None), often))
     assert one.accuracy == pytest.approx(other.accuracy)
     assert one.guess == pytest.approx(0.5)
-
-
-def test_windows_of_unknown_class_do_not_count():
-    codes, labels, person = people_with_codes(np.array([[0.7, 0.3], [0.3, 0.7]]), 50, 8, 0)
-    known = bound_code(codes, labels, person)
     more = [np.concatenate([part, part[:5]]) for part in (codes, labels, person)]
     more[1][-5:] = UNKNOWN
-    assert bound_code(*more) == known
+    assert bound_code(*more) == one
     with pytest.raises(Refusal, match="no window"):
         bound_code(codes, np.full(len(codes), UNKNOWN), person)
 
@@ -171,98 +148,74 @@ def test_confidence_outside_0_to_1_is_refused(confidence):
         bound_code(np.zeros(4), np.zeros(4), np.arange(4), confidence=confidence)
 
 
-HALVES = ((0.85, 0.9), (0.15, 0.45))
-"""Weights and bets for 40 people: the largest bet cannot be doubled."""
-FIRST = math.sqrt(32 * math.log(20) / 2000)
-DOUBLES = ((0.85, FIRST), (0.075, 2 * FIRST), (0.075, 4 * FIRST))
-"""Those for 2,000 people, at 95%."""
-
-
-def own_bound(
-    rule: tuple[int, ...], shares: np.ndarray, alpha: float, mixed: tuple = HALVES
-) -> float:
-    """The bound of one rule as the module states it, person by person: where the bets pay."""
-    people = len(shares)
-    share, seen = np.zeros(shares.shape[2]), np.zeros(shares.shape[2])
-    paid = {bet: 0.0 for _, bet in mixed}
+def bound_of_rule(rule: tuple[int, ...], shares: np.ndarray) -> tuple[float, float]:
+    """Hoeffding's and the martingale's, as the module states them, person by person, at 95%."""
+    people, cost = len(shares), -math.log(0.8 * 0.05) / len(shares)
+    bet = min(math.sqrt(32 * cost), 0.9)
+    right, seen = np.zeros(shares.shape[2]), np.zeros(shares.shape[2])
+    share, price = 0.0, 0.0
     for person in shares:
-        (label,) = np.flatnonzero(person.sum(0))
-        right = sum(person[code, label] for code, named in enumerate(rule) if named == label)
-        centre = (0.5 + share[label]) / (1 + seen[label])
-        for bet in paid:
-            paid[bet] += math.log(1 - bet * (right - centre)) - bet * centre
-        share[label] += right
-        seen[label] += 1
-
-    def evidence(a: float) -> float:
-        each = [math.log(weight) + paid[bet] + people * bet * a for weight, bet in mixed]
-        return float(np.logaddexp.reduce(each)) + math.log(alpha)
-
-    return brentq(evidence, -1, 9)
+        each = np.array(
+            [person[np.array(rule) == label, label].sum() for label in range(len(seen))]
+        )
+        prior = person.sum(0)
+        deviation = each.sum() - prior @ ((0.5 + right) / (1 + seen))
+        share += each.sum() / people
+        price -= (math.log(1 - bet * deviation) / bet + deviation) / people
+        right, seen = right + each, seen + prior
+    return share + math.sqrt(-math.log(0.2 * 0.05) / (2 * people)), share + price + cost / bet
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("classes", [2, 3])
-def test_bound_is_that_of_the_worst_rule(seed, classes):
-    """Against the bounds of all rules, one by one."""
-    rng = np.random.default_rng(seed)
-    shares = np.zeros((40, 4, classes))
-    for i, person in enumerate(shares):
-        person[:, i % classes] = rng.dirichlet(np.roll([4.0, 1.0, 1.0, 1.0], i % classes))
-    worst = max(own_bound(r, shares, 0.05) for r in itertools.product(range(classes), repeat=4))
-    assert worst - 1e-9 <= _upper(shares, _centres(shares), 0.05) <= worst + 0.01
+@pytest.mark.parametrize(("people", "windows"), [(40, 50), (200, 5), (100, 1)])
+def test_bound_is_that_of_the_worst_rule(seed, classes, people, windows):
+    """Against the bounds of all rules, one by one; every third person is of several classes."""
+    rng, person = np.random.default_rng(seed), np.repeat(np.arange(people), windows)
+    mixed = rng.integers(classes, size=len(person))
+    labels = np.where(person % 3 == 2, mixed, person % classes)
+    codes = np.where(rng.random(len(person)) < 0.2, labels, rng.integers(4, size=len(person)))
+    shares = np.zeros((people, 4, classes))
+    np.add.at(shares, (person, codes, labels), 1 / windows)
+    each = [bound_of_rule(r, shares) for r in itertools.product(range(classes), repeat=4)]
+    hoeffding, betting = np.max(each, axis=0)
+    found = bound_code(codes, labels, person).accuracy
+    assert min(hoeffding, betting) - 1e-9 <= found <= hoeffding + 1e-9
+    if windows > 1:  # single windows are far from each other: there the maximum is bounded loosely
+        assert found <= betting + 0.01
 
 
-def test_bound_of_many_people_is_that_of_the_worst_rule():
-    """There the further bets are doubles of the first one."""
-    rng = np.random.default_rng(0)
-    shares = np.zeros((2000, 3, 2))
-    for i, person in enumerate(shares):
-        person[:, i % 2] = rng.dirichlet(np.roll([4.0, 1.0, 1.0], i % 2))
-    assert 4 * FIRST < 0.9 < 8 * FIRST
-    worst = max(own_bound(r, shares, 0.05, DOUBLES) for r in itertools.product((0, 1), repeat=3))
-    assert _upper(shares, _centres(shares), 0.05) == pytest.approx(worst, abs=1e-3)
-
-
-def drawn_people(seed: int, people: int, codes: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def people_of_all_kinds(seed: int, people: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Shares and centres of people; every other one has windows of several classes."""
     rng = np.random.default_rng(seed)
-    shares = rng.dirichlet(np.full(codes * classes, 0.3), people)
-    shares = shares.reshape(people, codes, classes)
+    shares = rng.dirichlet(np.full(4 * classes, 0.3), people).reshape(people, 4, classes)
     for person in shares[::2]:
         person[:] = person.sum(1)[:, None] * np.eye(classes)[rng.integers(classes)]
-    centres = rng.dirichlet(np.ones(codes), people)[:, :, None] * rng.random()
+    centres = rng.dirichlet(np.ones(4), people)[:, :, None] * rng.random()
     return shares, centres * shares.sum(1, keepdims=True)
-
-
-def all_rules(shares: np.ndarray, centres: np.ndarray, bet: float, sign: int = 1) -> list[float]:
-    """The mean of X_i + p(X_i - c_i), with p from its series and half of what is missing added."""
-    _, codes, classes = shares.shape
-    found = []
-    for rule in itertools.product(range(classes), repeat=codes):
-        right = sum(shares[:, code, named] for code, named in enumerate(rule))
-        centre = sum(centres[:, code, named] for code, named in enumerate(rule))
-        deviation = sign * (right - centre - (1 - centres.sum((1, 2))) / 2)
-        price = sum(bet ** (k - 1) * deviation**k / k for k in range(2, 400))
-        found.append(float((sign * right + price).mean()))
-    return found
 
 
 @pytest.mark.parametrize("sign", [1, -1])  # the smallest share bounds the common part
 @pytest.mark.parametrize("bet", [0.05, 0.9])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_no_rule_is_above_the_largest(classes, bet, sign):
-    for seed in range(5):
-        shares, centres = drawn_people(seed, 9, 4, classes)
+    """Rule by rule, with p from its series and half of what is missing added."""
+    powers = np.arange(2, 300)[:, None]
+    for seed in range(8):
+        shares, centres = people_of_all_kinds(seed, 9, classes)
         found = _largest_of_rules(sign * shares, sign * centres, bet)
-        assert max(all_rules(shares, centres, bet, sign)) <= found + 1e-9
+        for rule in itertools.product(range(classes), repeat=4):
+            right, centre = (part[:, range(4), rule].sum(1) for part in (shares, centres))
+            deviation = sign * (right - centre - (1 - centres.sum((1, 2))) / 2)
+            price = (bet ** (powers - 1) * deviation**powers / powers).sum(0)
+            assert (sign * right + price).mean() <= found + 1e-9
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("others", [1, 2])
 def test_no_way_to_move_codes_gains_more_than_the_largest_quadratic(others, size):
     codes = 5 if others == 1 else 4
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(6, codes * others)) * size
         squares, loss = rows.T @ rows, 5 * rng.random((codes, others)) - 0.5
@@ -273,16 +226,6 @@ def test_no_way_to_move_codes_gains_more_than_the_largest_quadratic(others, size
         assert best <= _largest_quadratic(loss, squares) + 1e-9
         alone = _largest_quadratic(loss, np.zeros_like(squares))
         assert alone == pytest.approx(np.maximum(-loss, 0).max(1).sum())
-
-
-@pytest.mark.parametrize("largest", [-0.2, 0.3001, 0.3, 1.0])
-def test_the_parabola_lies_above_the_price_and_touches_it_at_the_largest(largest):
-    bet, x = 0.9, min(0.3, largest)
-    b = _curvature(np.array([x]), np.array([largest]), bet)
-    z = np.linspace(-1, largest, 2001)
-    parabola = _price(np.array([x]), bet) + bet * x / (1 - bet * x) * (z - x) + b * (z - x) ** 2
-    assert (parabola >= _price(z, bet) - 1e-12).all()
-    assert parabola[-1] == pytest.approx(_price(z, bet)[-1], abs=1e-6)
 
 
 def test_sessions_of_an_erasing_code_are_exact():
@@ -319,50 +262,5 @@ def test_bounds_of_groups_combine():
     one = Bound("gender", 10, 4, 0.5, 0.6, 0.7, 0.4, 1.0, confidence=0.975)
     two = Bound("gender", 30, 4, 0.6, 0.6, 0.9, 0.8, 0.9, confidence=0.975)
     both = combine_bounds([one, two])
-    assert both.people == 40
-    assert both.accuracy == pytest.approx(0.85)
+    assert (both.people, both.accuracy) == (40, pytest.approx(0.85))
     assert both.confidence == pytest.approx(0.95)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_randomized_codes_have_warners_probabilities(epsilon):
-    """And so no output is more than e^epsilon times as likely for one code as for another."""
-    count, draws = 4, 40_000
-    rng = np.random.default_rng(0)
-    other = 1 / (math.exp(epsilon) + count - 1)
-    table = np.full((count, count), other) + np.eye(count) * (1 - count * other)
-    assert np.max(table[:, None] / table[None]) == pytest.approx(math.exp(epsilon))
-    for code in range(count):
-        released = randomize_codes(np.full(draws, code), count, np.full(draws, epsilon), rng)
-        share = np.bincount(released, minlength=count) / draws
-        error = np.sqrt(table[code] * (1 - table[code]) / draws)
-        assert (np.abs(share - table[code]) < 5 * error).all()
-
-
-def test_no_group_spends_more_than_its_budget():
-    rng = np.random.default_rng(0)
-    group, start = rng.integers(5, size=200), rng.permutation(200)
-    epsilon = rng.uniform(0.1, 1.0, 200)
-    allowed = epsilon_within_budget(epsilon, np.full(200, 4.0), group, start)
-    for one in range(5):
-        order = np.flatnonzero(group == one)[np.argsort(start[group == one])]
-        assert allowed[order].sum() <= 4.0
-        stopped = np.flatnonzero(allowed[order] == 0)
-        # From the first that is stopped on, all are; and it would have been too much.
-        assert (np.diff(stopped) == 1).all()
-        assert stopped[-1] == len(order) - 1
-        assert epsilon[order][: stopped[0] + 1].sum() > 4.0
-    exact = epsilon_within_budget(np.full(12, 0.1), np.ones(12), np.zeros(12, int), np.arange(12))
-    assert (exact > 0).sum() == 10
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_randomised_response_stays_below_its_accuracy(epsilon):
-    """Two classes, released by randomised response over all runs of three: by enumeration."""
-    honest = math.exp(epsilon) / (1 + math.exp(epsilon))
-    prior = (0.7, 0.3)
-    joint = [
-        [prior[y] * math.prod(honest if c == y else 1 - honest for c in run) for y in (0, 1)]
-        for run in itertools.product((0, 1), repeat=3)
-    ]
-    assert np.max(joint, axis=1).sum() <= private_accuracy(0.7, 3 * epsilon)

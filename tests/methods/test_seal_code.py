@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +15,14 @@ from sensorveil.methods.seal_code import (
     MAX_RUNNER_UP,
     Encoder,
     Movement,
-    RankHistory,
     clear_rhythm,
     donor_mask,
-    feasible_bins,
+    epsilon_within_budget,
     filter_classes,
+    private_accuracy,
     random_tie_breaks,
+    randomize_codes,
+    rank_among,
     rhythm_and_energy,
     runner_up_ratio,
     typical,
@@ -76,20 +79,7 @@ def test_filtering_does_not_mix_recordings_nor_depend_on_the_order_of_rows():
     np.testing.assert_array_equal(shuffled, whole[order])
 
 
-def test_filtering_uses_no_later_window():
-    probabilities, start, recording = drawn(20), np.arange(20) * 4, np.zeros(20, int)
-    whole = filter_classes(probabilities, recording, start, 10, 30.0)
-    for n in range(1, 20):
-        part = filter_classes(probabilities[:n], recording[:n], start[:n], 10, 30.0)
-        np.testing.assert_array_equal(part, whole[:n])
-
-
-def test_filtering_follows_a_change_and_never_rules_a_class_out():
-    probabilities = np.array([[0.99, 0.01]] * 50 + [[0.01, 0.99]] * 50)
-    found = filter_classes(probabilities, np.zeros(100, int), np.arange(100), 10, 30.0)
-    assert (found[:50] == 0).all()
-    assert 50 < found.argmax() <= 60
-    assert (found[found.argmax() :] == 1).all()
+def test_filtering_never_rules_a_class_out():
     sure = np.array([[1.0, 0.0], *[[0.0, 1.0]] * 3])
     assert filter_classes(sure, np.zeros(4, int), np.arange(4) * 10, 10, 1e6)[-1] == 1
 
@@ -161,12 +151,6 @@ def test_ranks_of_overlapping_windows_count_what_they_hold():
     assert (dense.ranks[0] == 0.5).all()
 
 
-def test_without_rhythm_and_energy_all_rank_in_the_middle():
-    images = Windows.from_signal(np.random.default_rng(0).normal(size=(6, 1, 16, 16)))
-    together = replace(images, recording=np.zeros(6, int), start=np.arange(6))
-    assert (of(together).ranks == 0.5).all()
-
-
 def test_people_of_few_rhythms_have_the_bins_of_everybody():
     """One rhythm, two, or many: with equal ones in the middle, bins would tell how many."""
     rng = np.random.default_rng(0)
@@ -208,21 +192,10 @@ def test_bins_of_windows_in_no_order_tell_nobody_apart(draw):
     """Calm and lively people, with few or many rhythms: all pairs of bins are as frequent."""
     rng, pairs = np.random.default_rng(0), np.zeros((3, 3))
     for _ in range(300):
-        history = RankHistory(600)
-        bins = (np.array([history.rank(value) for value in draw(rng)])[12:] * 3).astype(int)
+        past: deque[float] = deque(maxlen=600)
+        bins = (np.array([rank_among(value, past) for value in draw(rng)])[12:] * 3).astype(int)
         np.add.at(pairs, (bins[:-1], bins[1:]), 1)
     np.testing.assert_allclose(pairs / pairs.sum(), 1 / 9, atol=0.012)
-
-
-def test_ranks_use_no_later_window_and_do_not_depend_on_the_order_of_rows():
-    windows = random_walk(2, 20)
-    signal, late = windows.signal, windows.start >= 10 * LENGTH
-    signal[late] = np.random.default_rng(1).normal(size=signal[late].shape)
-    one, other = of(windows), of(windows.replaced(signal))
-    np.testing.assert_array_equal(one.ranks[~late], other.ranks[~late])
-    assert (one.ranks[late] != other.ranks[late]).any()
-    order = np.random.default_rng(0).permutation(len(windows))
-    np.testing.assert_allclose(of(windows.select(order)).ranks, one.ranks[order])
 
 
 def test_classes_have_pasts_of_their_own():
@@ -354,9 +327,48 @@ def test_the_nearest_code_is_of_the_class_where_possible():
     assert available[encoder.nearest(available)].all()
 
 
-@pytest.mark.parametrize("windows", [1, 9, 57, 449, 450, 10_000])
-def test_bins_are_as_many_as_donors_allow(windows):
-    rhythm, energy = feasible_bins(9, 5, windows)
-    assert rhythm * energy <= max(1, windows // 10)
-    assert 1 <= energy <= min(5, rhythm)
-    assert (rhythm, energy) == (9, 5) or 10 * rhythm * energy > windows // 2 - 10
+# Randomised response.
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_randomized_codes_have_warners_probabilities(epsilon):
+    """And so no output is more than e^epsilon times as likely for one code as for another."""
+    count, draws = 4, 40_000
+    rng = np.random.default_rng(0)
+    other = 1 / (math.exp(epsilon) + count - 1)
+    table = np.full((count, count), other) + np.eye(count) * (1 - count * other)
+    assert np.max(table[:, None] / table[None]) == pytest.approx(math.exp(epsilon))
+    for code in range(count):
+        released = randomize_codes(np.full(draws, code), count, np.full(draws, epsilon), rng)
+        share = np.bincount(released, minlength=count) / draws
+        error = np.sqrt(table[code] * (1 - table[code]) / draws)
+        assert (np.abs(share - table[code]) < 5 * error).all()
+
+
+def test_no_group_spends_more_than_its_budget():
+    rng = np.random.default_rng(0)
+    group, start = rng.integers(5, size=200), rng.permutation(200)
+    epsilon = rng.uniform(0.1, 1.0, 200)
+    allowed = epsilon_within_budget(epsilon, np.full(200, 4.0), group, start)
+    for one in range(5):
+        order = np.flatnonzero(group == one)[np.argsort(start[group == one])]
+        assert allowed[order].sum() <= 4.0
+        stopped = np.flatnonzero(allowed[order] == 0)
+        # From the first that is stopped on, all are; and it would have been too much.
+        assert (np.diff(stopped) == 1).all()
+        assert stopped[-1] == len(order) - 1
+        assert epsilon[order][: stopped[0] + 1].sum() > 4.0
+    exact = epsilon_within_budget(np.full(12, 0.1), np.ones(12), np.zeros(12, int), np.arange(12))
+    assert (exact > 0).sum() == 10
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_randomised_response_stays_below_its_accuracy(epsilon):
+    """Two classes, released by randomised response over all runs of three: by enumeration."""
+    honest = math.exp(epsilon) / (1 + math.exp(epsilon))
+    prior = (0.7, 0.3)
+    joint = [
+        [prior[y] * math.prod(honest if c == y else 1 - honest for c in run) for y in (0, 1)]
+        for run in itertools.product((0, 1), repeat=3)
+    ]
+    assert np.max(joint, axis=1).sum() <= private_accuracy(0.7, 3 * epsilon)

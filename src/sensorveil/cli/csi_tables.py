@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sensorveil.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sensorveil.audit.augmentation import Augmentation
     from sensorveil.audit.donors import DonorStudy
+    from sensorveil.audit.donors.augmentation import Augmentation
+    from sensorveil.audit.donors.membership import MembershipAttack
+    from sensorveil.audit.donors.one_run import OneRunAudit
+    from sensorveil.methods.guarantee import Guarantee
 
 SHADOW = {
     "auc": "attack AUC",
@@ -27,12 +29,9 @@ LIRA = {
 """The figures of both tables of a donor study, each with its title."""
 
 
-def write_gain(screen: Screen, out: Path, found: Augmentation, content: dict[str, Any]) -> None:
-    """Write the result of `augment` and print it."""
-    from sensorveil.files import write_json
-
-    write_json(out, content)
-    people, seeds, data = found.real.people, found.real.seeds, content["asked"]["data"]
+def print_gain(screen: Screen, found: Augmentation, data: str) -> None:
+    """The accuracies with and without generated windows."""
+    people, seeds = found.real.people, found.real.seeds
     screen.table(
         f"{found.attribute} of {data}, accuracy over {people} people, seeds: {seeds}",
         ("trained on", "accuracy"),
@@ -42,7 +41,29 @@ def write_gain(screen: Screen, out: Path, found: Augmentation, content: dict[str
             ("gain", str(found.gain)),
         ],
     )
-    screen.result(content)
+
+
+def print_attack(screen: Screen, attack: MembershipAttack, of: str, shadows: int) -> None:
+    """The members that LiRA found."""
+    rare = "too few nonmembers" if attack.tpr_at_01pct is None else f"{attack.tpr_at_01pct:.1%}"
+    shares = (f"{attack.success_rate:.1%}", f"{attack.tpr_at_1pct:.1%}", rare)
+    screen.table(
+        f"LiRA with {shadows} shadow models on {attack.members} members and"
+        f" {attack.nonmembers} nonmembers",
+        ("attacked", "AUC", "right", "TPR at 1%", "TPR at 0.1%"),
+        [(of, f"{attack.auc:.3f}", *shares)],
+    )
+
+
+def print_canaries(screen: Screen, found: OneRunAudit, guarantee: Guarantee) -> None:
+    """The lower bound on epsilon, beside the run's own claim."""
+    screen.say(f"The run says: {guarantee}")
+    screen.say(
+        f"{found.right} of {found.guesses} guesses on {found.canaries} canaries were right:"
+        f" epsilon is above {found.bound:.2f}, with 95% confidence."
+    )
+    if guarantee.epsilon is not None and found.bound > guarantee.epsilon:
+        screen.say("The claim is REFUTED: too little noise was added, or too much was not clipped.")
 
 
 def print_study(screen: Screen, study: DonorStudy, data: str) -> None:

@@ -29,17 +29,11 @@ Source = Annotated[
     Path | None, given.Rare("--from", help="Where the dataset's files are, if not in its place.")
 ]
 Split = Annotated[str | None, given.Rare("--split", help="The split: paper, recording or subject.")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of blinder, as name=value.")
-]
 Federation = Annotated[
     list[str] | None,
     typer.Option(
         "--federation", help="A setting of the federation, as rounds=150; may be repeated."
     ),
-]
-Start = Annotated[
-    Path | None, typer.Option("--start", help="A run to start from; default: one is fitted.")
 ]
 FedBlinder = Annotated[
     bool, typer.Option("--fedblinder", help="The baseline: FedAvg, no adaptation, no balancing.")
@@ -59,9 +53,11 @@ def simulate(
     subset: Annotated[
         str, given.Rare("--subset", help="train, or fitting to leave validation out.")
     ] = "train",
-    start: Start = None,
+    start: Annotated[
+        Path | None, given.Rare("--start", help="A run to start from; default: one is fitted.")
+    ] = None,
     preset: given.Preset = "fast",
-    setting: Set = None,
+    setting: given.Set = None,
     federation: Federation = None,
     fedblinder: FedBlinder = False,
     engine: Annotated[
@@ -77,11 +73,11 @@ def simulate(
     """Trains over the people of a dataset, each of them a client, on this machine.
 
     Scaling and classifiers come from the run that it starts from; without --start one is fitted to
-    the same windows. The state lies beside the run until it is done, and --resume goes on with it.
+    the same windows. The state is written after every round, and --resume goes on with it.
     """
     import sensorveil
     from sensorveil.federated.dataset import DataSource, load_start
-    from sensorveil.federated.server import FederationCheckpoint
+    from sensorveil.federated.server import federation_checkpoint
     from sensorveil.federated.simulation import federate
     from sensorveil.federated.simulation import simulate as simulate_flower
 
@@ -106,9 +102,8 @@ def simulate(
             blank.fit(people.windows(), given.names(keep), given.names(hide))
             sensorveil.save_run(blank, started)
         first = load_start(started, device)
-        checkpoint = FederationCheckpoint(
-            out.with_name(f"{out.name}.unfinished"), first, config, resume
-        )
+        unfinished = out.with_name(f"{out.name}.unfinished")
+        checkpoint = federation_checkpoint(unfinished, first, config, resume)
         on_round = _reporting(screen, config)
         if engine == "process":
             trained = federate(first, people.windows(), config, checkpoint, on_round)
@@ -118,9 +113,10 @@ def simulate(
     checkpoint.remove()
     if start is None:
         shutil.rmtree(started)
-    told: dict[str, Any] = trained.metrics_["federation"]
-    screen.say(f"{told['rounds']} rounds, {told['bytes'] / 1e6:.1f} MB to and from clients: {out}")
-    screen.result({"run": str(out), "federation": told})
+    summary: dict[str, Any] = trained.metrics_["federation"]
+    megabytes = summary["bytes"] / 1e6
+    screen.say(f"{summary['rounds']} rounds, {megabytes:.1f} MB to and from clients: {out}")
+    screen.result({"run": str(out), "federation": summary})
 
 
 @app.command("app", cls=given.Command)
@@ -218,13 +214,14 @@ def _check_flower() -> None:
 
 def _reporting(screen: Screen, config: FederationConfig) -> Callable[[ServerState], None]:
     """Says what a round of a private federation has cost, and who was refused."""
+    from sensorveil.federated.privacy import epsilon
     from sensorveil.federated.server import REASONS
 
     def on_round(state: ServerState) -> None:
-        now = state.rounds[-1]
+        now, number = state.rounds[-1], len(state.rounds)
         if config.is_private:
             screen.say(
-                f"round {len(state.rounds)}: epsilon {now.epsilon:.3f} at delta"
+                f"round {number}: epsilon {epsilon(config, number):.3f} at delta"
                 f" {config.privacy.delta:g}, for all data of one person"
             )
         for number, client, reason in state.refusals[len(state.refusals) - now.refused :]:

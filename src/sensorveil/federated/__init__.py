@@ -2,6 +2,6 @@
 
 import os
 
-# Nobody is told that this runs; Flower and Ray look when they are imported.
+# No usage statistics leave this machine; Flower and Ray look at these when they are imported.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -15,8 +15,9 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.meta_learning import AdamState, MetaBatch, adam_step, meta_gradient
-from sensorveil.methods.blinder import Batch, Blinder, BlinderLoss, BlinderNetwork, one_hot
+from sensorveil.methods.blinder import Batch, Blinder, BlinderLoss, BlinderNetwork
 from sensorveil.train import derived_seed
+from sensorveil.vae import one_hot
 
 _CLIENTS_AT_ONCE = 16  # each needs some copies of all weights
 _NOISE_SEED = 1_000_000  # above every pass of an epoch: orders and noise never share a seed

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -15,7 +14,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.federated.client import ClientDataset, client_update
 from sensorveil.federated.config import FederationConfig
-from sensorveil.federated.dataset import DataSource, cached_people, cached_start
+from sensorveil.federated.dataset import DataSource, cached_person, cached_start
 from sensorveil.federated.strategy import CONFIG, COUNTS, UPDATE, WEIGHTS
 from sensorveil.methods.blinder import Blinder
 
@@ -29,32 +28,23 @@ def make_client_app(load: Loader) -> ClientApp:
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        client, _, windows = load(context)
-        counts = MetricRecord({"client": client, "windows": len(windows)})
-        return Message(RecordDict({COUNTS: counts}), reply_to=message)
+        client, _, _ = load(context)
+        return Message(RecordDict({COUNTS: MetricRecord({"client": client})}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         client, start, windows = load(context)
-        update, count = answer(message, client, start, windows)
-        arrays = ArrayRecord({UPDATE: Array(update)})
-        content = RecordDict({UPDATE: arrays, COUNTS: MetricRecord({"windows": count})})
+        values: dict[str, Any] = dict(message.content.config_records[CONFIG])
+        number, config = int(values.pop("round")), FederationConfig().with_values(values)
+        weights = message.content.array_records[WEIGHTS][WEIGHTS].numpy()
+        vector = torch.from_numpy(weights.copy()).to(start.device)
+        data = _client_dataset(start, windows, config, client)
+        update = client_update(start.loss(), vector, data, config, client, number)
+        arrays = ArrayRecord({UPDATE: Array(update.cpu().numpy())})
+        content = RecordDict({UPDATE: arrays, COUNTS: MetricRecord({"windows": len(data)})})
         return Message(content, reply_to=message)
 
     return app
-
-
-def answer(
-    message: Message, client: int, start: Blinder, windows: Windows
-) -> tuple[np.ndarray, int]:
-    """A client's update at the weights of a message, and how many windows it learns from."""
-    values: dict[str, Any] = dict(message.content.config_records[CONFIG])
-    number, config = int(values.pop("round")), FederationConfig().with_values(values)
-    weights = message.content.array_records[WEIGHTS][WEIGHTS].numpy()
-    vector = torch.from_numpy(weights.copy()).to(start.device)
-    data = _client_dataset(start, windows, config, client)
-    update = client_update(start.loss(), vector, data, config, client, number)
-    return update.cpu().numpy(), len(data)
 
 
 @lru_cache(maxsize=64)
@@ -81,21 +71,8 @@ def node_data(context: Context) -> tuple[int, Blinder, Windows]:
         place=str(values["from"]) if "from" in values else None,
         subset=str(values.get("subset", "all")),
     )
-    windows = _one_person(cached_people(source), values)
-    return int(values["client"]), cached_start(str(values["run"])), windows
-
-
-def _one_person(people: Mapping[int, Windows], values: Mapping[str, Any]) -> Windows:
-    if "person" not in values and len(people) == 1:
-        return next(iter(people.values()))
-    named = {windows.classes["subject"][code]: windows for code, windows in people.items()}
-    wanted = str(values.get("person", ""))
-    if wanted not in named:
-        raise Refusal(
-            f"a node holds one person's data, and this has {len(named)} people; say"
-            f" person=... in --node-config, one of {', '.join(sorted(named))}"
-        )
-    return named[wanted]
+    person = str(values["person"]) if "person" in values else None
+    return int(values["client"]), cached_start(str(values["run"])), cached_person(source, person)
 
 
 app = make_client_app(node_data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -180,22 +179,6 @@ class FederationConfig(Settings):
     def warm_up_at(self, number: int) -> float:
         """How much of the loss weights counts in a round."""
         return warm_up_share(number / self.total_rounds, self.warm_up)
-
-    def sample_size(self, clients: int) -> int:
-        """How many of so many clients an epoch samples.
-
-        >>> FederationConfig().sample_size(24), FederationConfig().sample_size(1)
-        (9, 1)
-        """
-        return max(1, math.floor(self.client_fraction * clients))
-
-    def needed(self, sampled: int) -> int:
-        """How many updates of so many sampled clients a round needs.
-
-        >>> FederationConfig().needed(9), FederationConfig().needed(1)
-        (5, 1)
-        """
-        return max(1, math.ceil(self.robustness.quorum * sampled))
 
     def with_values(self, values: Mapping[str, Any]) -> FederationConfig:
         """The same with other values, by full name or by name; text is converted."""

@@ -1,6 +1,6 @@
 """Where a client finds its own data and the run that a federation starts from.
 
-The processes of a simulation are told where, and read for themselves: no data is handed to them.
+The processes of a simulation get a `DataSource` and read the files themselves.
 """
 
 from __future__ import annotations
@@ -47,22 +47,29 @@ class DataSource:
 
     def windows(self) -> Windows:
         """All windows of the subset."""
-        place = Path(self.place) if self.place else None
         if self.subset not in SUBSETS:
             raise refuse_unknown("subset", self.subset, SUBSETS)
         if self.subset == "all":
-            return load_whole(self.data, place, **dict(self.options))[0]
-        split = load(self.data, self.split, self.fold, place, **dict(self.options))
+            return load_whole(self.data, self.place, **dict(self.options))[0]
+        split = load(self.data, self.split, self.fold, self.place, **dict(self.options))
         found: Windows = getattr(split, self.subset)
         return found
 
-    def person(self, name: str) -> Windows:
-        """The windows of one person, by the name in the dataset."""
+    def person(self, name: str | None) -> Windows:
+        """The windows of one person by name; without a name, of the only one there is."""
         windows = self.windows()
-        known = windows.classes["subject"]
-        if name not in known:
-            raise refuse_unknown("person", name, known)
-        return windows.select(windows.subject == known.index(name))
+        names = windows.classes["subject"]
+        people = {names[code]: own for code, own in people_of(windows).items()}
+        if name is None and len(people) == 1:
+            return next(iter(people.values()))
+        if name is None:
+            raise Refusal(
+                f"a client has one person's data, and this has {len(people)} people; say"
+                f" person=..., one of {', '.join(sorted(people))}"
+            )
+        if name not in people:
+            raise refuse_unknown("person", name, sorted(people))
+        return people[name]
 
 
 def load_start(path: Path | str, device: str = "cpu") -> Blinder:
@@ -75,6 +82,7 @@ def load_start(path: Path | str, device: str = "cpu") -> Blinder:
 
 # A client's process serves one federation, and reads what does not change only once.
 cached_start = lru_cache(maxsize=4)(load_start)
+cached_person = lru_cache(maxsize=4)(DataSource.person)
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.func import grad
 
-from sensorveil.methods.blinder import Batch, BlinderLoss, BlinderNetwork, Weights, sample_code
+from sensorveil.methods.blinder import Batch, BlinderLoss, BlinderNetwork, Weights
+from sensorveil.vae import reparameterise
 
 
 class MetaBatch(NamedTuple):
@@ -38,10 +39,10 @@ def with_shadow_samples(
     """
     support = batch.support
     first, own, shadow = batch.shadow_noise
-    z = sample_code(*network.encode(support.windows, weights), first)
+    z = reparameterise(*network.encode(support.windows, weights), first)
     made = network.decode(z, batch.shadow_hidden, support.kept, weights)
     both = network.encode(torch.cat([support.windows, made]), weights)
-    codes = sample_code(*both, torch.cat([own, shadow]))
+    codes = reparameterise(*both, torch.cat([own, shadow]))
     return codes, torch.cat([support.hidden, batch.shadow_hidden])
 
 
@@ -82,7 +83,7 @@ def adapt(
             z, hidden = with_shadow_samples(loss.network, fixed, batch)
         else:
             codes = loss.network.encode(batch.support.windows, fixed)
-            z, hidden = sample_code(*codes, batch.shadow_noise[1]), batch.support.hidden
+            z, hidden = reparameterise(*codes, batch.shadow_noise[1]), batch.support.hidden
         for _ in range(discriminator_steps):  # line 19
             slopes = grad(loss.discriminator)(discriminators, z, hidden)
             discriminators = _descend(discriminators, slopes, learning_rate)

@@ -8,6 +8,7 @@ Nothing is promised for the run that the federation starts from.
 from __future__ import annotations
 
 import math
+import secrets
 import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -46,6 +47,12 @@ def noisy_mean(
     for update in updates:
         total = total + clip(update, config.privacy.clip_norm)
     return total / expected
+
+
+def fresh_noise(like: torch.Tensor) -> torch.Tensor:
+    """Standard normal noise of that shape, which no seed can repeat and so nobody can take out."""
+    generator = torch.Generator().manual_seed(secrets.randbits(63))
+    return torch.randn(like.shape, generator=generator).to(like.device)
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,8 @@
-"""The server: who is sampled, whose update counts, and what the weights become.
+"""The server's part of algorithm 1: who is sampled, whose update counts, what the weights become.
 
-It sees no window and no label, and it does not know who carries the messages: `strategy` connects
-it to Flower, `simulation` to clients in the same process.
+`FederatedServer.sample` and `FederatedServer.aggregate` are a round. They see no window and no
+label, and do not know who carries the messages: `strategy` connects them to Flower, `simulation` to
+clients in the same process.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import secrets
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ import torch
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.meta_learning import AdamState, adam_step
-from sensorveil.federated.privacy import affordable_rounds, epsilon, noisy_mean
+from sensorveil.federated.privacy import affordable_rounds, epsilon, fresh_noise, noisy_mean
 from sensorveil.methods.blinder import Blinder
 from sensorveil.progress import track
 from sensorveil.train import Checkpoint
@@ -41,69 +42,79 @@ class ClientUpdate:
     windows: int
 
 
-@dataclass(frozen=True)
-class RoundLog:
-    """Numbers of clients, bytes to and from them, and epsilon so far, of one round."""
+class RoundLog(NamedTuple):
+    """Numbers of clients, and bytes to and from them, of one round."""
 
     asked: int
     answered: int
     refused: int
     bytes_down: int
     bytes_up: int
-    epsilon: float = 0.0
 
 
 @dataclass(eq=False)
 class ServerState:
-    """Everything that a federation has reached, and everything that it needs to go on."""
+    """Everything that a federation has reached, and everything that it needs to go on.
+
+    Parameters
+    ----------
+    weights, adam
+        The weights, and the state of the server's Adam.
+    clients
+        The clients of the epoch under way.
+    rounds
+        One log a round.
+    refusals
+        Round, client and number in `REASONS` of every update that was refused.
+    """
 
     weights: torch.Tensor
     adam: AdamState
     clients: tuple[int, ...] = ()
-    """The clients of the epoch under way."""
     rounds: list[RoundLog] = field(default_factory=list)
     refusals: list[tuple[int, int, int]] = field(default_factory=list)
-    """Round, client and reason of every update that was refused."""
-
-    @classmethod
-    def initial(cls, weights: torch.Tensor) -> ServerState:
-        """Before the first round."""
-        return cls(weights, AdamState.zeros(weights))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The state as tensors for a safetensors file."""
-        rounds = [list(asdict(one).values()) for one in self.rounds]
         return {
             "weights": self.weights,
             "adam_mean": self.adam.mean,
             "adam_square": self.adam.square,
             "clients": torch.tensor(self.clients, dtype=torch.long),
-            "rounds": torch.tensor(rounds, dtype=torch.float64).reshape(-1, len(fields(RoundLog))),
-            "refusals": torch.tensor(self.refusals, dtype=torch.long).reshape(-1, 3),
+            "rounds": torch.tensor(self.rounds, dtype=torch.long),
+            "refusals": torch.tensor(self.refusals, dtype=torch.long),
         }
 
     @classmethod
     def of_tensors(
         cls, kept: Mapping[str, torch.Tensor], device: torch.device | str = "cpu"
     ) -> ServerState:
-        """The state that `tensors` was taken from."""
-        rounds = [
-            RoundLog(int(asked), int(answered), int(refused), int(down), int(up), spent)
-            for asked, answered, refused, down, up, spent in kept["rounds"].tolist()
-        ]
-        adam = AdamState(kept["adam_mean"].to(device), kept["adam_square"].to(device))
-        clients = tuple(kept["clients"].tolist())
-        refusals = [(a, b, c) for a, b, c in kept["refusals"].tolist()]
-        return cls(kept["weights"].to(device), adam, clients, rounds, refusals)
+        """The state that `tensors` was taken from.
+
+        Tensors of a file can lie at any address, and last bits of a matrix product depend on that;
+        so they are copied to where torch would allocate them.
+        """
+        weights, mean, square = (
+            kept[name].clone().to(device) for name in ("weights", "adam_mean", "adam_square")
+        )
+        return cls(
+            weights,
+            AdamState(mean, square),
+            tuple(kept["clients"].tolist()),
+            [RoundLog(*row) for row in kept["rounds"].tolist()],
+            [(number, client, reason) for number, client, reason in kept["refusals"].tolist()],
+        )
 
 
-class FederationCheckpoint:
-    """Keeps the state of one federation in a folder, written after every round.
+def federation_checkpoint(
+    folder: Path | str, start: Blinder, config: FederationConfig, resume: bool
+) -> Checkpoint:
+    """Where a federation keeps its state; a folder that holds another federation is refused.
 
     Parameters
     ----------
     folder
-        Where to keep it. A folder that holds another federation is refused.
+        The folder.
     start
         The run that the federation starts from.
     config
@@ -111,33 +122,17 @@ class FederationCheckpoint:
     resume
         Whether to go on with a state that the folder holds; without it such a folder is refused.
     """
-
-    def __init__(
-        self, folder: Path | str, start: Blinder, config: FederationConfig, resume: bool
-    ) -> None:
-        purpose = {
-            **start.made_with(),
-            "keep": start.policy_.keep,
-            "hide": start.policy_.hide,
-            "origin": asdict(start.origin_) if start.origin_ else None,
-            "config": config.flat(),
-        }
-        self._checkpoint = Checkpoint(folder, purpose)
-        if self._checkpoint.load(_STAGE) and not resume:
-            raise Refusal(f"{folder} holds this federation already; go on with --resume")
-
-    def load(self, device: torch.device | str = "cpu") -> ServerState | None:
-        """The state that was kept."""
-        kept = self._checkpoint.load(_STAGE)
-        return ServerState.of_tensors(kept, device) if kept else None
-
-    def save(self, state: ServerState) -> None:
-        """Write the state in one step: the one before lasts until that is done."""
-        self._checkpoint.save(_STAGE, state.tensors(), is_last=True)
-
-    def remove(self) -> None:
-        """Delete what was kept, once the federation is done."""
-        self._checkpoint.remove()
+    purpose = {
+        **start.made_with(),
+        "keep": start.policy_.keep,
+        "hide": start.policy_.hide,
+        "origin": asdict(start.origin_) if start.origin_ else None,
+        "config": config.flat(),
+    }
+    checkpoint = Checkpoint(folder, purpose)
+    if checkpoint.load(_STAGE) and not resume:
+        raise Refusal(f"{folder} holds this federation already; go on with --resume")
+    return checkpoint
 
 
 OnRound = Callable[[ServerState], None]
@@ -145,7 +140,7 @@ OnRound = Callable[[ServerState], None]
 
 
 class FederatedServer:
-    """The server's part of algorithm 1: `sample` clients, let them compute, `aggregate` updates.
+    """`sample` clients, let them compute, `aggregate` their updates; until `is_done`.
 
     What a round draws follows from the seed and the round's number. So a federation that was
     stopped ends with the same weights as if it had not been; only the randomness of a private one
@@ -158,7 +153,7 @@ class FederatedServer:
     config
         The federation's configuration.
     checkpoint
-        Where the state is kept after every round, and resumed from.
+        Where the state is written after every round, and resumed from.
     on_round
         Called with the state after every round.
     """
@@ -167,12 +162,14 @@ class FederatedServer:
         self,
         weights: torch.Tensor,
         config: FederationConfig,
-        checkpoint: FederationCheckpoint | None = None,
+        checkpoint: Checkpoint | None = None,
         on_round: OnRound | None = None,
     ) -> None:
         self.config, self.checkpoint, self.on_round = config, checkpoint, on_round
-        resumed = checkpoint.load(weights.device) if checkpoint else None
-        self.state = resumed or ServerState.initial(weights)
+        kept = checkpoint.load(_STAGE) if checkpoint else {}
+        self.state = ServerState(weights, AdamState.zeros(weights))
+        if kept:
+            self.state = ServerState.of_tensors(kept, weights.device)
         self._progress: Iterator[int] = track(range(config.total_rounds), "rounds")
         for _ in range(self.number + 1):
             next(self._progress, None)
@@ -203,8 +200,8 @@ class FederatedServer:
         They are also sampled anew where too few answered; a private epoch keeps its clients.
         """
         config, state = self.config, self.state
-        begins = self.number % config.rounds == 0 or not (state.clients or config.is_private)
-        if (not config.is_private) if self._attempt else begins:
+        begins = self._attempt == 0 and self.number % config.rounds == 0
+        if begins or (self._attempt and not config.is_private):
             if not available:
                 raise Refusal("no client can be reached")
             seed = [config.seed, self.number, self._attempt]
@@ -215,7 +212,7 @@ class FederatedServer:
         return state.clients
 
     def aggregate(self, updates: Sequence[ClientUpdate]) -> bool:
-        """Step along the mean of the updates that count (lines 9 and 10).
+        """Step along the mean of the updates that count (lines 9 and 10), and keep the state.
 
         Returns whether the round is done. With too few updates it is not: clients must be sampled
         again, or, after `attempts`, the federation is refused.
@@ -225,47 +222,37 @@ class FederatedServer:
         self._answered += len(updates)
         self._bytes_up += sum(one.update.nbytes for one in updates)
         self._refused |= refused
+        needed = max(1, math.ceil(config.robustness.quorum * len(state.clients)))
         nobody_sampled = config.is_private and not state.clients
-        if len(good) < config.needed(len(state.clients)) and not nobody_sampled:
+        if len(good) < needed and not nobody_sampled:
             self._attempt += 1
             if self._attempt == config.robustness.attempts:
                 raise self._too_few()
             return False
-        self._step(self._mean(good))
-        self._log_round()
-        return True
-
-    def _mean(self, updates: Sequence[ClientUpdate]) -> torch.Tensor:
-        if not self.config.is_private:
-            return mean_update(updates, self.config)
-        # Noise that no seed can repeat: whoever could repeat it could take it out.
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
-        weights = self.state.weights
-        noise = torch.randn(weights.shape, generator=generator).to(weights.device)
-        expected = self.config.client_fraction * self._available
-        return noisy_mean([one.update for one in updates], self.config, expected, noise)
-
-    def _step(self, mean: torch.Tensor) -> None:
-        state = self.state
-        if self.config.algorithm == "fedsgd":
-            rate = self.config.learning_rate_at(self.number)
-            step = self.number + 1
+        if config.is_private:
+            expected = config.client_fraction * self._available
+            mean = noisy_mean(
+                [one.update for one in good], config, expected, fresh_noise(state.weights)
+            )
+        else:
+            mean = mean_update(good, config)
+        if config.algorithm == "fedsgd":
+            rate, step = config.learning_rate_at(self.number), self.number + 1
             state.weights, state.adam = adam_step(state.weights, mean, state.adam, step, rate)
         else:
             state.weights = state.weights + mean
+        self._end_round()
+        return True
 
-    def _log_round(self) -> None:
+    def _end_round(self) -> None:
+        """Log the round, write the state, and begin the next one."""
         state, number = self.state, self.number + 1
-        spent = epsilon(self.config, number) if self.config.is_private else 0.0
-        down = self._asked * state.weights.nbytes
-        refused = len(self._refused)
+        down, refused = self._asked * state.weights.nbytes, len(self._refused)
         state.refusals += [(number, who, REASONS.index(why)) for who, why in self._refused.items()]
-        state.rounds.append(
-            RoundLog(self._asked, self._answered, refused, down, self._bytes_up, spent)
-        )
+        state.rounds.append(RoundLog(self._asked, self._answered, refused, down, self._bytes_up))
         self._start_round()
         if self.checkpoint:
-            self.checkpoint.save(state)
+            self.checkpoint.save(_STAGE, state.tensors(), is_last=True)
         if self.on_round:
             self.on_round(state)
         next(self._progress, None)
@@ -280,22 +267,22 @@ class FederatedServer:
 
     def summary(self) -> dict[str, Any]:
         """Rounds, bytes, refusals by client, and the privacy, for a run's metrics."""
-        rounds = self.state.rounds
+        config, rounds = self.config, self.state.rounds
         sizes = [one.bytes_down + one.bytes_up for one in rounds]
         refused = Counter(f"client {who}: {REASONS[why]}" for _, who, why in self.state.refusals)
         found: dict[str, Any] = {
-            "kind": self.config.kind,
-            "config": self.config.flat(),
+            "kind": config.kind,
+            "config": config.flat(),
             "rounds": len(rounds),
             "bytes": sum(sizes),
             "bytes_by_round": sizes,
             "refused": dict(refused),
         }
-        if self.config.is_private:
+        if config.is_private:
             found["privacy"] = {
                 "unit": "one client, all data of one person",
-                "epsilon": [round(one.epsilon, 4) for one in rounds],
-                "delta": self.config.privacy.delta,
+                "epsilon": [round(epsilon(config, n + 1), 4) for n in range(len(rounds))],
+                "delta": config.privacy.delta,
             }
         return found
 
@@ -314,11 +301,13 @@ def sample_clients(
     >>> sample_clients(range(5), FederationConfig(client_fraction=1.0), np.random.default_rng(0))
     (0, 1, 2, 3, 4)
     """
-    known = sorted(available)
+    known = np.sort(np.asarray(available))
     if config.is_private:
-        drawn = rng.random(len(known)) < config.client_fraction
-        return tuple(client for client, taken in zip(known, drawn, strict=True) if taken)
-    return tuple(sorted(rng.choice(known, config.sample_size(len(known)), replace=False).tolist()))
+        drawn = known[rng.random(len(known)) < config.client_fraction]
+    else:
+        size = max(1, math.floor(config.client_fraction * len(known)))
+        drawn = np.sort(rng.choice(known, size, replace=False))
+    return tuple(drawn.tolist())
 
 
 def filter_updates(
@@ -333,17 +322,17 @@ def filter_updates(
     refused = {one.client: why for one in ordered if (why := _fault(one, sampled, size))}
     norms = _norms([one for one in ordered if one.client not in refused])
     refused |= {client: "not finite" for client, norm in norms.items() if not math.isfinite(norm)}
-    judged = {client: norm for client, norm in norms.items() if client not in refused}
-    if len(judged) >= 3 and not config.is_private:
-        limit = config.robustness.max_relative_norm * statistics.median_low(judged.values())
-        refused |= {client: "outsized" for client, norm in judged.items() if norm > limit}
+    finite = {client: norm for client, norm in norms.items() if client not in refused}
+    if len(finite) >= 3 and not config.is_private:
+        limit = config.robustness.max_relative_norm * statistics.median_low(finite.values())
+        refused |= {client: "outsized" for client, norm in finite.items() if norm > limit}
     return [one for one in ordered if one.client not in refused], refused
 
 
 def _fault(update: ClientUpdate, sampled: Sequence[int], size: int) -> str | None:
     if update.client not in sampled:
         return "not sampled"
-    if not update.update.numel():
+    if not update.update.numel() or update.windows < 1:
         return "sent nothing"
     return "wrong size" if update.update.shape != (size,) else None
 

@@ -15,24 +15,13 @@ import torch
 
 from sensorveil.cuda_graphs import Inputs, capture
 from sensorveil.data.windows import Windows
-from sensorveil.federated.client import (
-    ClientDataset,
-    Draw,
-    client_updates,
-    draw,
-    gather,
-    people_of,
-)
+from sensorveil.federated.client import ClientDataset, Draw, client_updates, draw, gather, people_of
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.dataset import DataSource, cached_people, cached_start, load_start
-from sensorveil.federated.server import (
-    ClientUpdate,
-    FederatedServer,
-    FederationCheckpoint,
-    OnRound,
-)
+from sensorveil.federated.server import ClientUpdate, FederatedServer, OnRound
 from sensorveil.methods.blinder import Blinder, BlinderLoss
 from sensorveil.progress import track
+from sensorveil.train import Checkpoint
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -120,7 +109,7 @@ def federate(
     start: Blinder,
     windows: Windows,
     config: FederationConfig,
-    checkpoint: FederationCheckpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     on_round: OnRound | None = None,
 ) -> Blinder:
     """Train Blinder over the people in these windows, all in this process.
@@ -164,7 +153,7 @@ def simulate(
     source: DataSource,
     config: FederationConfig,
     workers: int = 1,
-    checkpoint: FederationCheckpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     on_round: OnRound | None = None,
 ) -> Blinder:
     """Train Blinder over the people of a dataset by Flower's simulation.

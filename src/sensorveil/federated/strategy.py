@@ -1,11 +1,12 @@
 """Algorithm 1 as a Flower strategy, and the ServerApp that runs it.
 
-A client is asked two things: who it is (its number, how many windows it has), and for an update at
-given weights. Its number, that count and one array are all that ever leaves it.
+A client is asked two things: its number, and an update at given weights. That number, one array
+and the number of windows that it was learnt from are all that ever leaves it.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +26,12 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg
 
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
 from sensorveil.federated.dataset import load_start
-from sensorveil.federated.server import ClientUpdate, FederatedServer, FederationCheckpoint
+from sensorveil.federated.server import ClientUpdate, FederatedServer, federation_checkpoint
 from sensorveil.files import part_of, written_folder
 from sensorveil.methods.run import save_run
 from sensorveil.version import __version__
@@ -39,8 +40,11 @@ WEIGHTS, UPDATE, CONFIG, COUNTS = "weights", "update", "config", "counts"
 """The records of a message; there are no others."""
 
 
-class BlinderStrategy(Strategy):
-    """Translates between Flower's messages and a `FederatedServer`.
+class BlinderStrategy(FedAvg):
+    """Flower's FedAvg with the sampling and the aggregation of a `FederatedServer`.
+
+    Flower's own draw nodes without a seed and average whatever comes back. Here a federation that
+    was stopped must draw the same clients again, and updates are checked.
 
     Parameters
     ----------
@@ -51,40 +55,23 @@ class BlinderStrategy(Strategy):
     """
 
     def __init__(self, server: FederatedServer, grid: Grid) -> None:
+        super().__init__(
+            fraction_train=server.config.client_fraction,
+            fraction_evaluate=0.0,
+            weighted_by_key="windows",
+            arrayrecord_key=WEIGHTS,
+            configrecord_key=CONFIG,
+        )
         self.server, self.grid = server, grid
         self._client_of: dict[int, int] = {}
-
-    def clients(self) -> Sequence[int]:
-        """The clients whose nodes are connected; new nodes are asked who they are."""
-        connected = set(self.grid.get_node_ids())
-        new = sorted(connected - set(self._client_of))
-        messages = [
-            Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY) for node in new
-        ]
-        timeout = self.server.config.robustness.timeout
-        for reply in self.grid.send_and_receive(messages, timeout=timeout) if messages else ():
-            client = None if reply.has_error() else _count(reply, "client")
-            if client is not None and client not in self._present(connected):
-                self._client_of[reply.metadata.src_node_id] = client
-        return sorted(self._present(connected))
-
-    def _present(self, connected: set[int]) -> set[int]:
-        return {client for node, client in self._client_of.items() if node in connected}
-
-    def wait_for(self, clients: int, seconds: float) -> None:
-        """Return once so many clients are connected; refuse after so many seconds."""
-        end = time.monotonic() + seconds
-        while len(found := self.clients()) < clients:
-            if time.monotonic() > end:
-                raise Refusal(f"{len(found)} of {clients} clients connected in {seconds:g} s")
-            time.sleep(0.5)
+        self._asked: dict[str, int] = {}
 
     def train(self) -> None:
         """Flower's rounds until the server is done; those with too few updates are made up for."""
         while not self.server.is_done:
             self.start(
                 self.grid,
-                _record(WEIGHTS, self.server.state.weights),
+                ArrayRecord({WEIGHTS: _array(self.server.state.weights)}),
                 num_rounds=self.server.rounds_left,
                 timeout=self.server.config.robustness.timeout,
             )
@@ -110,7 +97,29 @@ class BlinderStrategy(Strategy):
         updates = [update for reply in replies if (update := self._update(reply))]
         if not self.server.aggregate(updates):
             return None, None
-        return _record(WEIGHTS, self.server.state.weights), None
+        return ArrayRecord({WEIGHTS: _array(self.server.state.weights)}), None
+
+    def clients(self) -> Sequence[int]:
+        """The clients whose nodes are connected; new nodes are asked, and nobody waits for them."""
+        connected = set(self.grid.get_node_ids())
+        self._client_of = {node: c for node, c in self._client_of.items() if node in connected}
+        for node in sorted(connected - set(self._client_of) - set(self._asked.values())):
+            query = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
+            self._asked |= {sent: node for sent in self.grid.push_messages([query]) if sent}
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
+            node = self._asked.pop(reply.metadata.reply_to_message_id)  # if it failed, asked again
+            client = None if reply.has_error() else _count(reply, "client")
+            if client is not None and client not in self._client_of.values():
+                self._client_of[node] = client
+        return sorted(self._client_of.values())
+
+    def wait_for(self, clients: int, seconds: float) -> None:
+        """Return once so many clients are connected; refuse after so many seconds."""
+        end = time.monotonic() + seconds
+        while len(found := self.clients()) < clients:
+            if time.monotonic() > end:
+                raise Refusal(f"{len(found)} of {clients} clients connected in {seconds:g} s")
+            time.sleep(0.5)
 
     def _update(self, reply: Message) -> ClientUpdate | None:
         """A reply as an update; who sent it is known from its node, not from what it says.
@@ -123,29 +132,14 @@ class BlinderStrategy(Strategy):
         update, count = np.zeros(0, np.float32), None
         if not reply.has_error():
             arrays, count = reply.content.array_records.get(UPDATE), _count(reply, "windows")
-            if arrays is not None and UPDATE in arrays and count is not None:
+            if arrays is not None and UPDATE in arrays:
                 update = _numbers(arrays[UPDATE])
         tensor = torch.from_numpy(update).to(self.server.state.weights.device)
         return ClientUpdate(client, tensor, count or 0)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Clients are not asked to evaluate."""
-        return []
 
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Nothing to aggregate."""
-        return None
-
-    def summary(self) -> None:
-        """Flower's log needs no summary: the run holds the configuration."""
-
-
-def _record(name: str, vector: torch.Tensor) -> ArrayRecord:
-    return ArrayRecord({name: Array(vector.cpu().numpy())})
+def _array(vector: torch.Tensor) -> Array:
+    return Array(vector.cpu().numpy())
 
 
 def _numbers(array: Array) -> np.ndarray:
@@ -173,7 +167,7 @@ def main(grid: Grid, context: Context) -> None:
     start, out = load_start(str(values["run"])), Path(str(values["out"]))
     if out.exists():
         raise Refusal(f"{out} exists already; choose another place or remove it")
-    checkpoint = FederationCheckpoint(f"{out}.unfinished", start, config, bool(values["resume"]))
+    checkpoint = federation_checkpoint(f"{out}.unfinished", start, config, bool(values["resume"]))
     server = FederatedServer(start.weights(), config, checkpoint)
     strategy = BlinderStrategy(server, grid)
     strategy.wait_for(int(values["clients"]), float(values["patience"]))
@@ -182,7 +176,7 @@ def main(grid: Grid, context: Context) -> None:
     checkpoint.remove()
 
 
-_PROJECT = """\
+_APP = """\
 # A Flower app: the code is in the package sensorveil, which every node has installed.
 [project]
 name = "sensorveil-federation"
@@ -198,8 +192,8 @@ serverapp = "sensorveil.federated.strategy:app"
 clientapp = "sensorveil.federated.client_app:app"
 
 [tool.flwr.app.config]
-run = "{run}"
-out = "{out}"
+run = {run}
+out = {out}
 clients = {clients}
 resume = false
 patience = 300.0
@@ -211,7 +205,7 @@ patience = 300.0
 
 def write_app(
     path: Path | str, run: Path | str, out: Path | str, clients: int, config: FederationConfig
-) -> Path:
+) -> None:
     """Write the folder that `flwr run` sends to the SuperLink: configuration, no data.
 
     Parameters
@@ -225,20 +219,13 @@ def write_app(
     config
         The federation's configuration.
     """
-    text = _PROJECT.format(
+    text = _APP.format(  # numbers, truth values and strings are the same in JSON and in TOML
         version=__version__.partition("+")[0],
-        run=Path(run).absolute().as_posix(),
-        out=Path(out).absolute().as_posix(),
+        run=json.dumps(Path(run).absolute().as_posix()),
+        out=json.dumps(Path(out).absolute().as_posix()),
         clients=clients,
-        values="\n".join(f"{name} = {_toml(value)}" for name, value in config.flat().items()),
+        values="\n".join(f"{name} = {json.dumps(value)}" for name, value in config.flat().items()),
     )
     tomllib.loads(text)
     with written_folder(path) as folder:
         (folder / "pyproject.toml").write_text(text, "utf-8")
-    return Path(path)
-
-
-def _toml(value: bool | int | float | str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sensorveil.methods.seal_bound import Bound
 
 Strength = Mapping[str, float | np.ndarray]
-"""Knobs by name, each one number for all windows or an array with one number a window."""
+"""Strengths by name, each one number for all windows or an array with one number a window."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Capabilities:
     several_keeps: bool = True
     several_hides: bool = True
     strengths: Mapping[str, str] = field(default_factory=dict)
-    """Knobs that obfuscation takes without training again, with what they mean."""
+    """Numbers that obfuscation takes without training again, with what they mean."""
     strength_per_hidden: bool = False
-    """Whether each hidden attribute's name is a knob too."""
+    """Whether each hidden attribute's name is a strength too."""
     new_hide_without_generator: bool = False
     """Whether a new hidden attribute can be added without training the generator again."""
     needs_wearer: bool = False
@@ -48,7 +48,7 @@ class Capabilities:
     emits_donors: bool = False
     """Whether the output consists of training people's own windows."""
     looks_back: bool = False
-    """Whether earlier windows of a recording have their part in the output of later ones."""
+    """Whether the output depends on earlier windows of the recording."""
     modalities: tuple[str, ...] = ("signal", "complex", "image")
     streams: bool = True
     exports: bool = False
@@ -135,22 +135,22 @@ class Obfuscator(ABC):
     ) -> Windows:
         """Safer windows of the same number, order, shape, rate and scale.
 
-        Without a seed the noise comes from the operating system, as it should wherever data is
-        released: who knows the seed can repeat the noise and take it out again.
+        Without a seed the noise comes from the operating system, as it should wherever data are
+        released: an attacker who knows the seed can repeat the noise and subtract it.
         """
         self._check_fitted()
         self._check_alike(windows)
         if seed is not None:
             _check_seed(seed)
-        knobs = self._knobs(strength or {}, len(windows))
-        generator = np.random.default_rng(_fresh() if seed is None else seed)
-        signal = self._obfuscate(self._standard(windows), knobs, generator)
+        given = self._knobs(strength or {}, len(windows))
+        rng = np.random.default_rng(_fresh() if seed is None else seed)
+        signal = self._obfuscate(self._standard(windows), given, rng)
         if self.real_hooks and self.complex_:
             signal = to_complex(signal)
         with np.errstate(over="ignore"):
             hidden = windows.replaced(self.scaling_.undo(signal))
         if not np.isfinite(hidden.store).all():  # nothing leaves rather than something broken
-            named = ", ".join(f"'{name}'" for name in knobs) or "settings"
+            named = ", ".join(f"'{name}'" for name in given) or "settings"
             raise Refusal(f"the output of {self.name} is not finite; use milder {named}")
         return hidden
 
@@ -179,14 +179,13 @@ class Obfuscator(ABC):
     def condition(self, windows: Windows) -> np.ndarray | None:
         """What the method makes its output from, (n, numbers), where it has such a bottleneck.
 
-        Nobody learns more from the output than from this and fresh noise, so an attacker who is
-        fully informed is given it.
+        No attacker learns more from the output than from this, so a fully informed one is given it.
         """
         self._check_fitted()
         return self._condition(self._standard(windows))
 
     def strength_names(self) -> tuple[str, ...]:
-        """The knobs that this fitted method takes."""
+        """The names of the strengths that this fitted method takes."""
         self._check_fitted()
         hidden = self.policy_.hide if self.capabilities.strength_per_hidden else ()
         return (*self.capabilities.strengths, *hidden)
@@ -211,7 +210,7 @@ class Obfuscator(ABC):
         return ()
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Upper bounds on what anybody can learn, where the method has a code to count."""
+        """Upper bounds on what an attacker can learn, where the method has a code to count."""
         return ()
 
     def guarantee(self) -> Guarantee | None:
@@ -248,16 +247,20 @@ class Obfuscator(ABC):
         return audit_run(self, split, settings, strength, self.device)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Preset, seed, device and all settings by full name, as scikit-learn's `clone` needs."""
+        """Preset, seed, device and all settings by full name, as in scikit-learn."""
         about = {"preset": self.preset, "seed": self.seed, "device": self.device}
         return about | self.settings.flat()
 
     def set_params(self, **params: Any) -> Self:
-        """Other parameters; the method has to be fitted again."""
+        """Other parameters; a preset brings its settings. The method has to be fitted again."""
         kept = {} if "preset" in params else self.settings.flat()
         about = {"preset": self.preset, "seed": self.seed, "device": self.device}
-        self.__init__(**{**about, **kept, **params})  # type: ignore[misc]
+        changed = type(self)(**{**about, **kept, **params})
+        self.__dict__ = changed.__dict__  # nothing is changed where one of them is refused
         return self
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params())
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__}(preset={self.preset!r}, seed={self.seed})"
@@ -267,11 +270,11 @@ class Obfuscator(ABC):
         return f"{text}, fitted to keep {keep} and hide {hide}"
 
     def variants(self) -> dict[str, Self]:
-        """The same trained method with other settings that belong beside it on the audit's page."""
+        """The same trained method with other settings that the audit's page compares it with."""
         return {}
 
     def notices(self) -> tuple[str, ...]:
-        """What the run's card must say beside what it says of every method."""
+        """Warnings for the run's card, beyond those of every method."""
         return ()
 
     def about(self) -> dict[str, Any]:
@@ -292,7 +295,7 @@ class Obfuscator(ABC):
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        """New signal (n, channels, length) in standard units; a knob not given is absent."""
+        """New signal (n, channels, length) in standard units; a strength not given is absent."""
 
     def _begin(
         self, windows: Windows, keep: str | Sequence[str], hide: str | Sequence[str]
@@ -385,16 +388,16 @@ class Obfuscator(ABC):
                 raise Refusal(f"{self.name} {what} one attribute; {', '.join(names)} were named")
 
     def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
-        """Each knob as an array with one finite number a window."""
-        knobs = {}
+        """Each strength as an array with one finite number a window."""
+        given = {}
         for name, value in strength.items():
             if name not in self.strength_names():
                 raise refuse_unknown(f"strength of {self.name}", name, self.strength_names())
             numbers = np.asarray(value, dtype=np.float64)
             if not np.isfinite(numbers).all() or numbers.shape not in ((), (count,)):
                 raise Refusal(f"strength '{name}' must be one finite number, or one a window")
-            knobs[name] = np.broadcast_to(numbers, (count,))
-        return knobs
+            given[name] = np.broadcast_to(numbers, (count,))
+        return given
 
 
 def _fresh() -> np.ndarray:

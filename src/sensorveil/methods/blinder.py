@@ -1,9 +1,13 @@
 """Blinder: a conditional variational autoencoder, trained against discriminators of its code.
 
-Yang and Ardakanian, "Blinder: End-to-end Privacy Protection in Sensing Systems via Personalized
-Federated Learning" (2022), arXiv:2209.12046. This file has the networks, losses (2) to (4), central
-training, the anonymisation of section 5.2 and the client's part of algorithm 1 (meta-learning).
-`sensorveil.federated` trains the same networks where the data stays.
+In this order: networks (section 4.1), losses (section 4.2), settings, central training and
+anonymisation (section 5.2). `sensorveil.federated` has algorithm 1, which trains the same networks
+where the data stays.
+
+Reference
+---------
+X. Yang, O. Ardakanian: Blinder: End-to-end Privacy Protection in Sensing Systems via Personalized
+Federated Learning. arXiv:2209.12046, 2022.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.settings import ClassifierGroup, Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
+from sensorveil.vae import kl_divergence, one_hot, reparameterise
 
 Weights = Mapping[str, Tensor]
 """Weights of a `BlinderNetwork` by name, as in its state."""
@@ -36,7 +41,10 @@ CLASSIFIER_SEED, NETWORK_SEED, TRAINING_SEED = 1, 2, 3
 _BATCH_SIZE = 4096  # windows that go through the networks at once
 
 
-# Settings.
+# Section 4.1: the networks.
+
+KERNEL, STRIDE = 5, 2
+_LOG_POWER_SCALE = 10.0  # Adam moves a weight by its learning rate, and log-powers have far to go
 
 
 class NetworkSettings(Settings):
@@ -57,104 +65,6 @@ class NetworkSettings(Settings):
     convolutional: bool = True
     filters: PositiveInt = 32
     latent_size: PositiveInt = 25
-
-
-class LossSettings(Settings):
-    """Weights of loss (4), and terms that the paper does not have.
-
-    Parameters
-    ----------
-    alpha, beta, gamma
-        Weights of reconstruction, divergence and discriminators in equation (4).
-    warm_up
-        Share of the training over which all weights but alpha grow from zero.
-    bounded_adversary
-        The autoencoder gains by the probability that the discriminators are wrong and not by their
-        cross-entropy, which has no bound.
-    relative_error
-        The error of each kept class is relative to the variance of its windows.
-    texture
-        Standard deviation of the noise added to the output, relative to what the decoder leaves out
-        at each frequency; 0 adds none.
-    classifier_weight
-        Weight of the cross-entropy of fixed classifiers, which must recognise the classes that the
-        decoder was given; 0 trains no such classifiers.
-    """
-
-    alpha: NonNegativeFloat = 0.9
-    beta: NonNegativeFloat = 2.0
-    gamma: NonNegativeFloat = 0.2
-    warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
-    bounded_adversary: bool = False
-    relative_error: bool = False
-    texture: NonNegativeFloat = 0.0
-    classifier_weight: NonNegativeFloat = 0.0
-
-
-class TrainingSettings(Settings):
-    """Central training by Adam, which the paper has not; see `sensorveil.train.TrainConfig`.
-
-    With 0 epochs the networks keep their initial weights: what a federation starts from.
-    """
-
-    epochs: NonNegativeInt = 30
-    batch_size: PositiveInt = 128
-    learning_rate: PositiveFloat = 1e-3
-    schedule: Literal["one_cycle", "constant"] = "constant"
-
-
-class BlinderSettings(Settings):
-    """Settings of Blinder, in groups.
-
-    Parameters
-    ----------
-    network, loss, training
-        See `NetworkSettings`, `LossSettings` and `TrainingSettings`.
-    classifier
-        The classifiers that predict the kept class and, where it is needed, the hidden ones.
-    modification
-        Section 5.2: "stochastic" gives the decoder a random hidden class, "deterministic" the one
-        after the predicted class.
-    """
-
-    network: NetworkSettings = NetworkSettings()
-    loss: LossSettings = LossSettings()
-    training: TrainingSettings = TrainingSettings()
-    classifier: ClassifierGroup = ClassifierGroup(epochs=40, batch_size=512, learning_rate=2e-3)
-    modification: Literal["stochastic", "deterministic"] = "stochastic"
-
-    @property
-    def predicts_hidden(self) -> bool:
-        """Whether classifiers for the hidden attributes are trained."""
-        return self.modification == "deterministic" or self.loss.classifier_weight > 0
-
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # Small enough for two cores. The loss was chosen on validation windows of MotionSense.
-    "fast": {
-        "network.filters": 16,
-        "loss.beta": 0.5,
-        "loss.gamma": 1.0,
-        "loss.warm_up": 0.4,
-        "loss.bounded_adversary": True,
-        "loss.relative_error": True,
-        "loss.texture": 0.5,
-        "loss.classifier_weight": 0.5,
-        "training.epochs": 20,
-        "training.learning_rate": 3e-3,
-        "training.schedule": "one_cycle",
-        "classifier.epochs": 12,
-        "classifier.batch_size": 64,
-        "classifier.learning_rate": 4e-3,
-    },
-    "paper": {},
-}
-
-
-# Section 4.1: the networks.
-
-KERNEL, STRIDE = 5, 2
-_LOG_POWER_SCALE = 10.0  # Adam moves a weight by its learning rate, and log-powers have far to go
 
 
 class BlinderNetwork(nn.Module):
@@ -230,20 +140,15 @@ class BlinderNetwork(nn.Module):
 
     def flatten(self, weights: Weights) -> Tensor:
         """All weights as one vector, the discriminators' last: what clients and server exchange."""
-        return torch.cat([weights[name].flatten() for name in self._names()])
+        return torch.cat([weights[name].flatten() for name, _ in self.named_parameters()])
 
     def unflatten(self, vector: Tensor) -> tuple[Weights, Weights]:
         """The autoencoder's and the discriminators' weights by name, as views of a vector."""
-        parameters, names = dict(self.named_parameters()), self._names()
-        parts = vector.split([parameters[name].numel() for name in names])
-        weights = {n: v.view(parameters[n].shape) for n, v in zip(names, parts, strict=True)}
-        own = {n: v for n, v in weights.items() if not n.startswith("discriminators.")}
-        return own, {n: v for n, v in weights.items() if n not in own}
-
-    def _names(self) -> list[str]:
-        """Sorting is stable, so only the discriminators move to the end."""
-        names = [name for name, _ in self.named_parameters()]
-        return sorted(names, key=lambda name: name.startswith("discriminators."))
+        own = dict(self.named_parameters())
+        parts = vector.split([weight.numel() for weight in own.values()])
+        weights = {n: v.view(own[n].shape) for n, v in zip(own, parts, strict=True)}
+        discriminators = {n: v for n, v in weights.items() if n.startswith("discriminators.")}
+        return {n: v for n, v in weights.items() if n not in discriminators}, discriminators
 
     def _run(self, part: str, x: Tensor, weights: Weights | None) -> Tensor:
         module = self.get_submodule(part)
@@ -329,24 +234,6 @@ def whittle_loss(log_power: Tensor, residuals: Tensor) -> Tensor:
     return (log_power + power * (-log_power).exp()).mean()
 
 
-def one_hot(codes: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Classes (..., attributes) as one-hot vectors side by side, (..., sum of sizes).
-
-    >>> one_hot(torch.tensor([[1, 0]]), (2, 3))
-    tensor([[0., 1., 1., 0., 0.]])
-    """
-    parts = [
-        codes[..., n, None] == torch.arange(size, device=codes.device)
-        for n, size in enumerate(sizes)
-    ]
-    return torch.cat(parts, dim=-1).float()
-
-
-def sample_code(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
-    """Equation (1)."""
-    return mean + torch.exp(log_variance / 2) * noise
-
-
 # Section 4.2: the losses.
 
 ERROR_SCALE, SCALE = 256.0, 75.0
@@ -354,6 +241,38 @@ ERROR_SCALE, SCALE = 256.0, 75.0
 
 Scores = Callable[[Tensor], Tensor]
 """From windows in standard units to the logits of a fixed classifier."""
+
+
+class LossSettings(Settings):
+    """Weights of loss (4), and terms that the paper does not have.
+
+    Parameters
+    ----------
+    alpha, beta, gamma
+        Weights of reconstruction, divergence and discriminators in equation (4).
+    warm_up
+        Share of the training over which all weights but alpha grow from zero.
+    bounded_adversary
+        The autoencoder gains by the probability that the discriminators are wrong and not by their
+        cross-entropy, which has no bound.
+    relative_error
+        The error of each kept class is relative to the variance of its windows.
+    texture
+        Standard deviation of the noise added to the output, relative to what the decoder leaves out
+        at each frequency; 0 adds none.
+    classifier_weight
+        Weight of the cross-entropy of fixed classifiers, which must recognise the classes that the
+        decoder was given; 0 trains no such classifiers.
+    """
+
+    alpha: NonNegativeFloat = 0.9
+    beta: NonNegativeFloat = 2.0
+    gamma: NonNegativeFloat = 0.2
+    warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
+    bounded_adversary: bool = False
+    relative_error: bool = False
+    texture: NonNegativeFloat = 0.0
+    classifier_weight: NonNegativeFloat = 0.0
 
 
 class Batch(NamedTuple):
@@ -406,7 +325,7 @@ class BlinderLoss:
     def joint(self, weights: Weights, discriminators: Weights, batch: Batch) -> Tensor:
         """Loss (4) plus loss (3), each with the other's weights fixed.
 
-        The gradient of the sum is each player's own; a texture learns its likelihood beside them.
+        The gradient of the sum is each player's own; a texture's loss is added to them.
         """
         fixed = {name: weight.detach() for name, weight in discriminators.items()}
         total, z, made = self._autoencoder(weights, fixed, batch)
@@ -422,14 +341,14 @@ class BlinderLoss:
         """Equation (4), the codes, and what the decoder made of them."""
         network, chosen = self.network, self.settings
         mean, log_variance = network.encode(batch.windows, weights)
-        z = sample_code(mean, log_variance, batch.noise)  # (1)
+        z = reparameterise(mean, log_variance, batch.noise)  # (1)
         made = network.decode(z, batch.hidden, batch.kept, weights)
         error = (made - batch.windows).square().mean((-2, -1))  # (2), first term
         if self.error_weights is not None:
             error = error * (batch.kept @ self.error_weights)
-        kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)  # (2), second
+        divergence = kl_divergence(mean, log_variance)  # (2), second term
         adversary = self.discriminator(discriminators, z, batch.hidden, chosen.bounded_adversary)
-        penalty = chosen.beta * kl.mean() / SCALE - chosen.gamma * adversary
+        penalty = chosen.beta * divergence / SCALE - chosen.gamma * adversary
         if self.classifiers:
             penalty = penalty + chosen.classifier_weight * self._classifier(weights, z, made, batch)
         total = chosen.alpha * ERROR_SCALE * error.mean() / SCALE + batch.warm_up * penalty  # (4)
@@ -453,6 +372,78 @@ class BlinderLoss:
             for scores in several
         ]
         return torch.stack(losses).sum()
+
+
+def warm_up_share(done: float, warm_up: float) -> float:
+    """How much of the loss weights counts after a share of the training.
+
+    >>> [warm_up_share(done, 0.4) for done in (0.0, 0.2, 0.4, 0.9)]
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    return min(1.0, done / warm_up) if warm_up else 1.0
+
+
+# Settings and presets.
+
+
+class TrainingSettings(Settings):
+    """Central training by Adam, which the paper has not; see `sensorveil.train.TrainConfig`.
+
+    With 0 epochs the networks keep their initial weights: what a federation starts from.
+    """
+
+    epochs: NonNegativeInt = 30
+    batch_size: PositiveInt = 128
+    learning_rate: PositiveFloat = 1e-3
+    schedule: Literal["one_cycle", "constant"] = "constant"
+
+
+class BlinderSettings(Settings):
+    """Settings of Blinder, in groups.
+
+    Parameters
+    ----------
+    network, loss, training
+        See `NetworkSettings`, `LossSettings` and `TrainingSettings`.
+    classifier
+        The classifiers that predict the kept class and, where it is needed, the hidden ones.
+    modification
+        Section 5.2: "stochastic" gives the decoder a random hidden class, "deterministic" the one
+        after the predicted class.
+    """
+
+    network: NetworkSettings = NetworkSettings()
+    loss: LossSettings = LossSettings()
+    training: TrainingSettings = TrainingSettings()
+    classifier: ClassifierGroup = ClassifierGroup(epochs=40, batch_size=512, learning_rate=2e-3)
+    modification: Literal["stochastic", "deterministic"] = "stochastic"
+
+    @property
+    def predicts_hidden(self) -> bool:
+        """Whether classifiers for the hidden attributes are trained."""
+        return self.modification == "deterministic" or self.loss.classifier_weight > 0
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # Small enough for two cores. The loss was chosen on validation windows of MotionSense.
+    "fast": {
+        "network.filters": 16,
+        "loss.beta": 0.5,
+        "loss.gamma": 1.0,
+        "loss.warm_up": 0.4,
+        "loss.bounded_adversary": True,
+        "loss.relative_error": True,
+        "loss.texture": 0.5,
+        "loss.classifier_weight": 0.5,
+        "training.epochs": 20,
+        "training.learning_rate": 3e-3,
+        "training.schedule": "one_cycle",
+        "classifier.epochs": 12,
+        "classifier.batch_size": 64,
+        "classifier.learning_rate": 4e-3,
+    },
+    "paper": {},
+}
 
 
 # The method.
@@ -553,7 +544,7 @@ class Blinder(Obfuscator):
         noise = rng.standard_normal((count, network.latent_size), dtype=np.float32)
         out = np.empty((count, *windows.shape), np.float32)
         for rows in batches(count, self.device, size=_BATCH_SIZE):
-            z = sample_code(*self._encode(windows, rows), self._tensor(noise[rows]))
+            z = reparameterise(*self._encode(windows, rows), self._tensor(noise[rows]))
             made = network.decode(z, hidden[rows], kept[rows])
             if texture:
                 white = rng.standard_normal(made.shape, dtype=np.float32) * np.float32(texture)
@@ -595,8 +586,13 @@ class Blinder(Obfuscator):
         if self.settings.loss.relative_error:
             inverse = 1 / np.maximum(self.variance_, 1e-6)
             error_weights = self._tensor((inverse / inverse.mean()).astype(np.float32))
+        shape = self.hook_shape[:-1]
+
+        def scores(classifier: Classifier) -> Scores:
+            return lambda made: classifier.scores(made.unflatten(1, shape))
+
         pairs = zip(self.classifiers_, self.mlps_, strict=True) if self.mlps_ else ()
-        classifiers = [[self._scores(one) for one in pair] for pair in pairs]
+        classifiers = [[scores(one) for one in pair] for pair in pairs]
         return BlinderLoss(self.network_, self.settings.loss, error_weights, classifiers)
 
     def made_with(self) -> dict[str, Any]:
@@ -622,7 +618,7 @@ class Blinder(Obfuscator):
             found.append((square - mean**2).mean())
         return np.array(found, np.float32)
 
-    def _classifier(self, mlp: bool = False) -> Classifier:
+    def _classifier(self, mlp: bool) -> Classifier:
         settings = self.settings.classifier.settings()
         if mlp:  # half of its units are dropped, so it is trained more slowly
             settings = replace(settings, batch_size=128, learning_rate=1e-3, network="mlp")
@@ -644,23 +640,19 @@ class Blinder(Obfuscator):
     def _predicted_hidden(self, windows: Windows) -> list[Tensor]:
         return [self._predicted(n, windows) for n in range(1, len(self.classifiers_))]
 
-    def _scores(self, classifier: Classifier) -> Scores:
-        shape = self._window_shape()
-        return lambda made: classifier.scores(made.unflatten(1, shape[:-1]))
-
     def _encode(self, windows: Windows, rows: slice) -> tuple[Tensor, Tensor]:
         return self.network_.encode(self._tensor(windows.batch(rows)).flatten(1, -2))
 
-    def _window_shape(self) -> tuple[int, ...]:
-        """Shape of a real window."""
-        return (self.shape_[0] * (2 if self.complex_ else 1), *self.shape_[1:])
-
     def _build_network(self) -> BlinderNetwork:
-        *rows, length = self._window_shape()
-        num_hidden, chosen = [len(own) for own in self.hidden_classes_], self.settings
-        sizes = (math.prod(rows), length, len(self.kept_classes_), num_hidden)
-        network = BlinderNetwork(*sizes, chosen.network, texture=chosen.loss.texture > 0)
-        return network.to(self.device)
+        *channels, length = self.hook_shape
+        return BlinderNetwork(
+            math.prod(channels),
+            length,
+            len(self.kept_classes_),
+            [len(classes) for classes in self.hidden_classes_],
+            self.settings.network,
+            texture=self.settings.loss.texture > 0,
+        ).to(self.device)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -680,24 +672,15 @@ class Blinder(Obfuscator):
         self.network_ = self._build_network()
         weights = part_of(state, "network.").items()
         self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in weights})
-        sizes = (self.network_.num_kept, *self.network_.num_hidden)
-        shape, chosen = self._window_shape(), self.settings
+        sizes, chosen = (self.network_.num_kept, *self.network_.num_hidden), self.settings
 
         def restored(kind: str, sizes: Sequence[int]) -> list[Classifier]:
-            blank = [self._classifier(mlp=kind == "mlp") for _ in sizes]
             return [
-                one.restore(part_of(state, f"{kind}.{n}."), shape, sizes[n])
-                for n, one in enumerate(blank)
+                self._classifier(kind == "mlp").restore(
+                    part_of(state, f"{kind}.{n}."), self.hook_shape, size
+                )
+                for n, size in enumerate(sizes)
             ]
 
         self.classifiers_ = restored("classifier", sizes if chosen.predicts_hidden else sizes[:1])
         self.mlps_ = restored("mlp", sizes if chosen.loss.classifier_weight > 0 else ())
-
-
-def warm_up_share(done: float, warm_up: float) -> float:
-    """How much of the loss weights counts after a share of the training.
-
-    >>> [warm_up_share(done, 0.4) for done in (0.0, 0.2, 0.4, 0.9)]
-    [0.0, 0.5, 1.0, 1.0]
-    """
-    return min(1.0, done / warm_up) if warm_up else 1.0

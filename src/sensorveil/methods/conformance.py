@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -144,10 +145,10 @@ def check_labels_are_not_used(made: Method, windows: Windows) -> None:
 
 
 def check_strengths(made: Method, windows: Windows) -> None:
-    """An unknown knob is refused, and so are numbers that are none or too few."""
+    """An unknown strength is refused, and so are NaN, infinities and too few numbers."""
     obfuscator = _fitted(made, windows)
     _refuses(
-        lambda: obfuscator.obfuscate(windows, {"no such knob": 1.0}), "take an unknown strength"
+        lambda: obfuscator.obfuscate(windows, {"no such strength": 1.0}), "take an unknown strength"
     )
     for name in obfuscator.strength_names():
         for bad in (np.nan, np.inf, np.ones(len(windows) - 1)):
@@ -215,6 +216,23 @@ def check_settings(made: Method, windows: Windows) -> None:
     _refuses(lambda: made(no_such_setting=1), "take an unknown setting")
 
 
+def check_parameters(made: Method, windows: Windows) -> None:
+    """scikit-learn's `clone`, `get_params` and `set_params` give the same method, not fitted."""
+    for preset in made.presets:
+        obfuscator = made(preset, seed=3)
+        params = obfuscator.get_params()
+        assert set(params) == {"preset", "seed", "device", *made.Settings.names()}
+        for other in (clone(obfuscator), made().set_params(**params)):
+            assert type(other) is made, "clone gives another class"
+            assert other.get_params() == params, f"clone of preset {preset} has other parameters"
+    fitted = _fitted(made, windows)
+    _refuses(lambda: clone(fitted).obfuscate(windows), "obfuscate with a clone that was not fitted")
+    _refuses(lambda: fitted.set_params(no_such_setting=1), "set an unknown parameter")
+    fitted.obfuscate(windows)  # a refused change leaves it as it was
+    fitted.set_params(seed=4)
+    _refuses(lambda: fitted.obfuscate(windows), "obfuscate with parameters it was not fitted with")
+
+
 def check_modalities(made: Method, windows: Windows) -> None:
     """Every modality it claims works; every other is refused."""
     for modality in ("signal", "complex", "image"):
@@ -239,6 +257,7 @@ CHECKS: tuple[Check, ...] = (
     check_policies,
     check_new_hide,
     check_settings,
+    check_parameters,
     check_modalities,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TypeVar, cast
 
-from sensorveil.errors import refuse_unknown
+from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Obfuscator
 
 _BUILT_IN = {
@@ -39,8 +39,10 @@ Method = TypeVar("Method", bound=type[Obfuscator])
 def register_method(cls: Method) -> Method:
     """Make a method of your own known by its name, as a class decorator.
 
-    The command line and the audit then find it like any other.
+    Then `load_run` reads its runs in every program that imports its module.
     """
+    if cls.name in _BUILT_IN:
+        raise Refusal(f"a method '{cls.name}' exists already; give yours another name")
     _REGISTERED[cls.name] = cls
     return cls
 

@@ -5,14 +5,14 @@ tells no more about any attribute than the code, and what the code tells can be 
 held out of training. With randomised response on the code there is local differential privacy.
 
 There is no paper. The code is in `seal_code`, the search for its size in `seal_search`, the
-generators of windows in `seal_generators`, the counted bound and randomised response in
-`seal_bound`.
+generators of windows in X
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -23,24 +23,19 @@ from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.guarantee import Guarantee
-from sensorveil.methods.seal_bound import (
-    Bound,
-    bound_code,
-    epsilon_within_budget,
-    private_accuracy,
-    randomize_codes,
-    sequence_codes,
-)
+from sensorveil.methods.seal_bound import Bound, bound_code, sequence_codes
 from sensorveil.methods.seal_code import (
     Encoder,
     Movement,
     donor_mask,
+    epsilon_within_budget,
     feasible_bins,
     filter_classes,
+    private_accuracy,
+    randomize_codes,
     rank_groups,
 )
 from sensorveil.methods.seal_generators import (
-    AUTO,
     GAUSSIAN,
     GENERATORS,
     POOL,
@@ -239,7 +234,7 @@ class Seal(Obfuscator):
             "bins": list(bins),
             "donor_windows": int(donors.sum()),
             "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
-            "bounds": [bound.as_dict() for bound in bounds],
+            "bounds": [asdict(bound) for bound in bounds],
         }
 
     def _choose_bins(
@@ -255,7 +250,7 @@ class Seal(Obfuscator):
         num_classes, hide = len(self.kept_classes_), self.policy_.hide
         candidates = try_bins(train, movement, unseen, donors, num_classes, hide, max_bins, rng)
         best = choose_candidate(candidates, code.max_advantage)
-        self.metrics_["search"] = [one.as_dict() for one in candidates]
+        self.metrics_["search"] = [asdict(one) for one in candidates]
         return best.rhythm_bins, best.energy_bins
 
     def _predict_unseen_people(self, train: Windows, classes: np.ndarray) -> np.ndarray:
@@ -292,16 +287,19 @@ class Seal(Obfuscator):
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        codes = self._encode(windows)
-        codes = self._randomize(codes, windows, strength, rng)
+        # The code: the kept class over time, and where the movement ranks in the wearer's past.
+        classes = self._filter(self.classifier_.probabilities(windows), windows)
+        codes = self.encoder_.encode(self._movement(windows, classes))
+        # Randomised response: each code with a probability, else any other one.
+        epsilon = self._epsilon(windows, strength)
+        if epsilon is not None:
+            codes = randomize_codes(codes, self.encoder_.count, epsilon, rng)
+        # Windows of these codes: donors' own, or made from noise.
         signal = self.generator_.generate(self.generator_code_[codes], rng)
         if samples := self._crossfade_samples():
-            signal = crossfade(signal, self._previous(windows), samples)
+            previous = previous_windows(windows.recording, windows.start, windows.length)
+            signal = crossfade(signal, previous, samples)
         return signal
-
-    def _encode(self, windows: Windows) -> np.ndarray:
-        classes = self._filter(self.classifier_.probabilities(windows), windows)
-        return self.encoder_.encode(self._movement(windows, classes))
 
     def _filter(self, probabilities: np.ndarray, windows: Windows) -> np.ndarray:
         dwell = self.settings.code.dwell_seconds * self.sample_rate_
@@ -313,34 +311,25 @@ class Seal(Obfuscator):
         code = self.settings.code
         return Movement.of(windows, classes, code.rank_reference, code.rank_memory)
 
-    def _randomize(
-        self,
-        codes: np.ndarray,
-        windows: Windows,
-        strength: Mapping[str, np.ndarray],
-        rng: np.random.Generator,
-    ) -> np.ndarray:
-        """Codes by randomised response, where there is an epsilon."""
+    def _epsilon(self, windows: Windows, strength: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """The epsilon of each code, 0 beyond the budget; None without randomised response."""
         for name, numbers in strength.items():
             if (numbers <= 0).any():
                 raise Refusal(f"strength '{name}' must be above 0")
         privacy = self.settings.privacy
-        epsilon = strength.get("epsilon", np.full(len(codes), privacy.epsilon))
-        budget = strength.get("budget", np.full(len(codes), privacy.budget))
+        epsilon = strength.get("epsilon", np.full(len(windows), privacy.epsilon))
+        budget = strength.get("budget", np.full(len(windows), privacy.budget))
         if not epsilon.any():
             if budget.any():
                 raise Refusal("strength 'budget' limits epsilon; give 'epsilon' too")
-            return codes
+            return None
         if budget.any():
             group = rank_groups(windows, self.settings.code.rank_reference)
             epsilon = epsilon_within_budget(epsilon, budget, group, windows.start)
-        return randomize_codes(codes, self.encoder_.count, epsilon, rng)
+        return epsilon
 
     def _crossfade_samples(self) -> int:
         return round(self.settings.generation.crossfade_seconds * self.sample_rate_)
-
-    def _previous(self, windows: Windows) -> np.ndarray:
-        return previous_windows(windows.recording, windows.start, windows.length)
 
     # What the output can tell.
 
@@ -348,7 +337,7 @@ class Seal(Obfuscator):
         """The code of each window, (n,): all that a window made from it tells about the wearer."""
         self._check_fitted()
         self._check_alike(windows)
-        return self._encode(self._standard(windows))
+        return self._codes_of_output(self._standard(windows))[:, 0]
 
     def bounds(self, windows: Windows | None = None, run: int = 1) -> tuple[Bound, ...]:
         """Upper bounds on what the code tells about each attribute that is not kept.
@@ -427,10 +416,11 @@ class Seal(Obfuscator):
 
         The second is that of the previous window, or the number of codes where there is none.
         """
-        codes = self._encode(windows)
+        classes = self._filter(self.classifier_.probabilities(windows), windows)
+        codes = self.encoder_.encode(self._movement(windows, classes))
         if not self._crossfade_samples():
             return codes[:, None]
-        previous = self._previous(windows)
+        previous = previous_windows(windows.recording, windows.start, windows.length)
         before = np.where(previous >= 0, codes[previous], self.encoder_.count)
         return np.stack([codes, before], axis=1)
 
@@ -444,16 +434,12 @@ class Seal(Obfuscator):
     # On disk.
 
     def _state(self) -> dict[str, np.ndarray]:
-        parts: dict[str, Any] = {
-            "classifier": self.classifier_,
-            "encoder": self.encoder_,
-            "generator": self.generator_,
+        parts = {
+            "classifier": self.classifier_.state(),
+            "encoder": self.encoder_.state(),
+            "generator": self.generator_.arrays,
         }
-        arrays = {
-            f"{part}.{name}": array
-            for part, learnt in parts.items()
-            for name, array in learnt.state().items()
-        }
+        arrays = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
         own = {"kept_classes": self.kept_classes_, "generator_code": self.generator_code_}
         return arrays | own
 
@@ -464,7 +450,7 @@ class Seal(Obfuscator):
         self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
         generator = self._new_generator(self._generator_name())
-        self.generator_ = generator.restore(part_of(state, "generator."), shape[-1])
+        self.generator_ = generator.restore(part_of(state, "generator."))
 
     def _new_classifier(self) -> Ensemble:
         settings, seed = self.settings, derived_seed(self.seed, _CLASSIFIER)
@@ -484,6 +470,6 @@ class Seal(Obfuscator):
                 "generator 'pool' emits people's own windows, and nobody states that they agreed;"
                 ' set donors="..." (such as "published under CC BY 4.0"), or generator=gaussian'
             )
-        if chosen.generator == AUTO:
+        if chosen.generator == "auto":
             return POOL if agreed else GAUSSIAN
         return chosen.generator

@@ -1,6 +1,6 @@
-"""Seal's promises: a counted bound on a discrete code, and randomised response with its epsilon.
+"""Seal's counted bound: what a discrete code tells about an attribute, and so all made from it.
 
-The counted bound. An output made from a code and fresh noise alone tells no more about an attribute
+An output made from a code and fresh noise alone tells no more about an attribute
 than the code does (data processing inequality). An attacker who knows the distribution of codes in
 each class is right in at most a share
 
@@ -17,26 +17,35 @@ that share. Hence
 for any number of codes: many codes on few people make the first term large, never too small.
 
 The deviation. People are the independent units; the windows of one person may depend on each other
-in any way. The deviation is that of a betting martingale (Waudby-Smith and Ramdas 2024), exact for
-any number of people. Let X_i in [0, 1] be the shares of independent people, c_i in [0, 1] centres
-that depend on earlier people only, and l in (0, 1). Given the earlier people, 1 - l (X_i - c_i) is
-positive with mean 1 - l (E X_i - c_i) <= exp(-l (E X_i - c_i)). (Nothing else is used about the
-range; for the common part of the classes below, X_i and c_i lie in [-1, 0].) So with
+in any way. Two inequalities bound it, and the smaller result counts. With shares X_i in [0, 1] of n
+independent people, that of Hoeffding (1963) is
+
+    mean of E X_i  <=  mean of X_i + sqrt(log(1 / alpha) / (2 n)).
+
+It is the smaller one where each person keeps to few codes. Where a person's windows vary, so that
+shares of people are alike, a betting martingale (Waudby-Smith and Ramdas 2024) is. Let c_i in
+[0, 1] be centres that depend on earlier people only, and l in (0, 1). Given the earlier people,
+1 - l (X_i - c_i) is positive with mean 1 - l (E X_i - c_i) <= exp(-l (E X_i - c_i)). (Nothing else
+is used about the range; for the common part of the classes below, X_i and c_i lie in [-1, 0].) So
+with
 
     p(x) = -log(1 - l x) / l - x  =  l x^2 / 2 + l^2 x^3 / 3 + ...
 
     E exp( l * sum over people of (E X_i - X_i - p(X_i - c_i)) )  <=  1,
 
-and by Markov's inequality the exponential exceeds 1 / alpha in at most a share alpha of all
-samples. The same holds for a weighted mean of exponentials with several l. Share and p are bounded
-for all rules at once (`_largest_of_rules`). All this is conditional on the classes of the counted
-people: `guess` is exactly the share of the most frequent class among them.
+and by Markov's inequality
+
+    mean of E X_i  <=  mean of X_i + p(X_i - c_i) + log(1 / alpha) / (l n)
+
+in all but a share alpha of samples. Share and p are bounded for all rules at once
+(`_largest_of_rules`). All this is conditional on the classes of the counted people: `guess` is
+exactly the share of the most frequent class among them.
 
 References
 ----------
 Alvim et al., The Science of Quantitative Information Flow, 2020.
+Hoeffding, Probability Inequalities for Sums of Bounded Random Variables, JASA 1963.
 Smith, On the Foundations of Quantitative Information Flow, FoSSaCS 2009.
-Warner, Randomized Response, JASA 1965.
 Waudby-Smith and Ramdas, Estimating Means of Bounded Random Variables by Betting, JRSS B 2024.
 """
 
@@ -44,8 +53,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,11 +65,12 @@ MAX_CELLS = 1000
 """Codes times classes above which counting takes long and the bound is vacuous anyway."""
 MAX_BET = 0.9
 """The largest l: at 1 a single person at the far end of the range would cost everything."""
-MAIN_WEIGHT = 0.85
-"""The weight, in the mean over several l, of the l that is expected to be the best."""
+HOEFFDING_SHARE = 0.2
+"""The share of alpha for Hoeffding's inequality; the rest is for the betting martingale."""
 ASSUMED = (
     "people are drawn independently of each other and none of them took part in training; within"
-    " one person windows may depend on each other in any way; each person counts alike"
+    " one person windows may depend on each other in any way; each person counts alike; the"
+    " attacker sees the window alone and knows nothing else about the person"
 )
 """The assumptions of a bound on single windows."""
 ASSUMED_OF_SESSIONS = "that windows are independent of each other given the class"
@@ -149,10 +158,6 @@ class Bound:
             f" more than {self.information:.3f} of {self.entropy:.3f} bits; from {counted}"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 def bound_code(
     codes: np.ndarray,
@@ -189,21 +194,25 @@ def bound_code(
     if not known.any():
         raise Refusal(f"the class of '{attribute}' is known of no window: nothing can be counted")
     codes, labels, person = codes[known], labels[known], person[known]
-    vacuous = _vacuous(codes, labels, person, attribute, confidence)
-    classes = len(np.unique(labels))
-    if classes < 2 or 2 * classes > vacuous.people or classes * vacuous.codes > MAX_CELLS:
-        return vacuous
-    alpha = 1 - confidence
-    shares = _shares(codes, labels, person)
+    sizes = [len(np.unique(values)) for values in (person, codes, labels)]
+    people, num_codes, num_classes = sizes
+    if num_classes < 2 or 2 * num_classes > people or num_classes * num_codes > MAX_CELLS:
+        share = np.unique(labels, return_counts=True)[1] / len(labels)
+        guess, bits = float(share.max()), _entropy(share)
+        return Bound(attribute, people, num_codes, guess, 1.0, 1.0, 1.0, bits, confidence)
+    shares, alpha = _shares(codes, labels, person), 1 - confidence
     centres, joint = _centres(shares), shares.mean(0)
     prior = joint.sum(0)
-    return replace(
-        vacuous,
+    return Bound(
+        attribute,
+        people,
+        num_codes,
         guess=float(prior.max()),
         counted=float(joint.max(1).sum()),
         accuracy=float(min(_upper(shares, centres, alpha), 1.0)),
         telling=float(np.clip(1 - _common_part(shares, centres, alpha), 0, 1)),
         entropy=_entropy(prior),
+        confidence=confidence,
     )
 
 
@@ -215,21 +224,17 @@ def combine_bounds(bounds: Sequence[Bound]) -> Bound:
     """
     if len(bounds) == 1:
         return bounds[0]
-    weight = np.array([bound.people for bound in bounds]) / sum(bound.people for bound in bounds)
-
-    def mean(name: str) -> float:
-        return float(weight @ [getattr(bound, name) for bound in bounds])
-
+    people = [bound.people for bound in bounds]
+    means = {
+        name: float(np.average([getattr(bound, name) for bound in bounds], weights=people))
+        for name in ("guess", "counted", "accuracy", "telling", "entropy")
+    }
     return Bound(
         attribute=bounds[0].attribute,
-        people=sum(bound.people for bound in bounds),
+        people=sum(people),
         codes=max(bound.codes for bound in bounds),
-        guess=mean("guess"),
-        counted=mean("counted"),
-        accuracy=mean("accuracy"),
-        telling=mean("telling"),
-        entropy=mean("entropy"),
         confidence=1 - sum(1 - bound.confidence for bound in bounds),
+        **means,
     )
 
 
@@ -248,10 +253,9 @@ def sequence_codes(
     (array([0, 1, 0]), array([0, 1, 2]))
     """
     order = np.lexsort([start, recording])
-    last = len(order) - windows + 1
-    if last < 1:
+    if len(order) < windows:
         return np.zeros(0, int), np.zeros(0, int)
-    runs = np.stack([order[step : last + step] for step in range(windows)], axis=1)
+    runs = np.lib.stride_tricks.sliding_window_view(order, windows)
     runs = runs[recording[runs[:, 0]] == recording[runs[:, -1]]]
     _, numbered = np.unique(codes[runs], axis=0, return_inverse=True)
     return numbered.reshape(-1), runs[:, 0]
@@ -280,30 +284,18 @@ def _centres(shares: np.ndarray) -> np.ndarray:
 
 
 def _upper(shares: np.ndarray, centres: np.ndarray, alpha: float) -> float:
-    """The upper bound on the expected share of the best rule.
+    """The upper bound on the expected share of the best rule: Hoeffding's, or the martingale's.
 
-    `worst` holds, for each of a few l, the largest share + mean p(X_i - c_i) of any rule. With the
-    best rule's own value in its place, the weighted mean over l of exp(people l (A - worst)) would
-    exceed 1 / alpha in at most a share alpha of samples; as it stands it is smaller still. The
-    bound is the A at which it equals 1 / alpha. The main l is optimal for a variance of 1/16,
-    which shares of people seldom exceed. The others are its doubles, for codes that vary less, or
-    where it cannot be doubled its half.
+    The bet is optimal for a variance of 1/16, which shares of people seldom exceed where windows
+    of a person vary.
     """
     people = len(shares)
-    main = min(math.sqrt(32 * math.log(1 / alpha) / people), MAX_BET)
-    doubles = main * 2.0 ** np.arange(1, 1 + math.floor(math.log2(MAX_BET / main)))
-    others = doubles if len(doubles) else np.array([main / 2])
-    bets = np.array([main, *others])
-    weights = np.array([MAIN_WEIGHT] + [(1 - MAIN_WEIGHT) / len(others)] * len(others))
-    worst = np.array([_largest_of_rules(shares, centres, bet) for bet in bets])
-    low, high = worst.min(), (worst - np.log(alpha * weights) / (people * bets)).min()
-    for _ in range(40):  # bisection
-        middle = (low + high) / 2
-        if weights @ np.exp(people * bets * (middle - worst)) < 1 / alpha:
-            low = middle
-        else:
-            high = middle
-    return float(high)
+    counted = shares.mean(0).max(1).sum()  # by the best rule in the sample
+    hoeffding = counted + math.sqrt(-math.log(HOEFFDING_SHARE * alpha) / (2 * people))
+    cost = -math.log((1 - HOEFFDING_SHARE) * alpha) / people
+    bet = min(math.sqrt(32 * cost), MAX_BET)
+    betting = _largest_of_rules(shares, centres, bet) + cost / bet
+    return float(min(hoeffding, betting))
 
 
 def _common_part(shares: np.ndarray, centres: np.ndarray, alpha: float) -> float:
@@ -394,87 +386,4 @@ def _largest_quadratic(loss: np.ndarray, squares: np.ndarray) -> float:
 
 
 def _entropy(prior: np.ndarray) -> float:
-    present = prior[prior > 0]
-    return float(-(present * np.log2(present)).sum())
-
-
-def _vacuous(
-    codes: np.ndarray, labels: np.ndarray, person: np.ndarray, attribute: str, confidence: float
-) -> Bound:
-    _, counts = np.unique(labels, return_counts=True)
-    share = counts / counts.sum()
-    return Bound(
-        attribute=attribute,
-        people=len(np.unique(person)),
-        codes=len(np.unique(codes)),
-        guess=float(share.max()),
-        counted=1.0,
-        accuracy=1.0,
-        telling=1.0,
-        entropy=_entropy(share),
-        confidence=confidence,
-    )
-
-
-# Randomised response (Warner 1965): local differential privacy of the code.
-
-
-def randomize_codes(
-    codes: np.ndarray, count: int, epsilon: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Each code with probability e^epsilon / (e^epsilon + count - 1), else any other one.
-
-    No released code is more than e^epsilon times as likely for one true code as for another, so
-    it is epsilon-locally differentially private. At epsilon 0 it is independent of the true code.
-
-    Parameters
-    ----------
-    codes, epsilon
-        True code and epsilon of each window, (n,).
-    count
-        Number of codes.
-    rng
-        Source of noise.
-    """
-    honest = rng.random(len(codes)) < 1 / (1 + (count - 1) * np.exp(-epsilon))
-    # Any other code: 1 to count - 1 further round, all alike.
-    shift = rng.integers(1, max(count, 2), size=len(codes))
-    return np.where(honest, codes, (codes + shift) % count)
-
-
-def epsilon_within_budget(
-    epsilon: np.ndarray, budget: np.ndarray, group: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """The epsilon of each window, and 0 from where its group's budget would be exceeded.
-
-    Epsilons add up (basic composition): the windows of a group together are as private as the sum
-    says, however they depend on each other. A group that has stopped stays stopped.
-
-    >>> group, start = np.zeros(4, int), np.arange(4)
-    >>> epsilon_within_budget(np.full(4, 0.5), np.full(4, 1.2), group, start)
-    array([0.5, 0.5, 0. , 0. ])
-    """
-    spent: dict[int, float] = {}
-    allowed = np.zeros(len(epsilon))
-    for place in np.lexsort([start, group]):
-        owner = int(group[place])
-        after = spent.get(owner, 0.0) + float(epsilon[place])
-        if after <= budget[place] * (1 + 1e-12):
-            allowed[place] = epsilon[place]
-            spent[owner] = after
-        else:
-            spent[owner] = np.inf
-    return allowed
-
-
-def private_accuracy(guess: float, epsilon: float) -> float:
-    """The largest accuracy against an epsilon-locally private output, exactly.
-
-    Odds change by at most exp(epsilon), so the likeliest class has at most the share
-    guess e^epsilon / (guess e^epsilon + 1 - guess). It holds for any attribute and any number of
-    windows, of which epsilon is the sum.
-
-    >>> round(private_accuracy(0.5, math.log(3)), 9), private_accuracy(0.25, 0.0)
-    (0.75, 0.25)
-    """
-    return guess / (guess + (1 - guess) * math.exp(-epsilon))
+    return float(-prior @ np.log2(prior))

@@ -16,27 +16,30 @@ the middle; how far they go from there depends on the length of the past alone.
 Donors. A donor's window is emitted for its rank among all windows of its class: where the wearer is
 at the upper end of their own past, the output is at the upper end of everybody's.
 
+Randomised response. With an epsilon, each code is replaced by a random one so often that it is
+locally differentially private.
+
 References
 ----------
 Rényi, On Outstanding Values in a Sequence of Observations, 1962.
+Warner, Randomized Response, JASA 1965.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
 from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
 from sensorveil.data.windows import Windows
 
-RECORDING, PERSON, NONE = "recording", "person", "none"
-RANK_REFERENCES = (RECORDING, PERSON, NONE)
-"""Earlier windows to rank among: the recording's, the person's, or none (absolute bins)."""
+PERSON, NONE = "person", "none"  # to rank among earlier windows of; else of the recording
 DONORS_PER_CODE = 10
 """Donors' windows that each code should have: a code of one donor would give that one away."""
 EXTREME = 0.05
@@ -64,66 +67,38 @@ def filter_classes(
     """The likeliest class of each window given its recording up to there.
 
     The forward recursion of a hidden Markov model: after a time t the class is the same with
-    probability e^(-t / dwell), else any. A sample that several windows share is evidence once: the
+    probability e^(-t / dwell), else any. A sample that several windows share counts once: the
     likelihood of a window is raised to the share of it that is new.
 
-    Parameters
-    ----------
-    probabilities
-        Of each class, from single windows: (n, classes).
-    recording, start, length
-        Recording, first sample and number of samples of the windows.
-    dwell
-        Mean time that people stay in a class, in samples; 0: each window by itself.
+    `probabilities` are those from single windows, (n, classes). `dwell` is the mean time that
+    people stay in a class, in samples like `start` and `length`; at 0 each window is classified by
+    itself.
 
-    Examples
-    --------
     >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.05, 0.95]])
-    >>> recording, start = np.zeros(4, int), np.arange(4) * 64
-    >>> filter_classes(probabilities, recording, start, 128, 256).tolist()
+    >>> filter_classes(probabilities, np.zeros(4, int), np.arange(4) * 64, 128, 256).tolist()
     [0, 0, 1, 1]
-    >>> filter_classes(probabilities, recording, start, 128, 0).tolist()
-    [0, 1, 1, 1]
     """
     if not dwell or len(probabilities) < 2:
         return probabilities.argmax(1)
     since = samples_since_previous(recording, start)
     stay = np.exp(-since / dwell)[:, None]
     belief = np.maximum(probabilities, 1e-12)  # a class is never ruled out for good
-    evidence = belief ** np.minimum(since / length, 1.0)[:, None]
-    for here, before in _in_step(recording, start):
-        predicted = stay[here] * belief[before] + (1 - stay[here]) / belief.shape[1]
-        posterior = predicted * evidence[here]
-        belief[here] = posterior / posterior.sum(1, keepdims=True)
+    new_likelihood = belief ** np.minimum(since / length, 1.0)[:, None]
+    for before, here in pairwise(np.lexsort([start, recording]).tolist()):
+        if recording[before] == recording[here]:
+            predicted = stay[here] * belief[before] + (1 - stay[here]) / belief.shape[1]
+            posterior = predicted * new_likelihood[here]
+            belief[here] = posterior / posterior.sum()
     return belief.argmax(1)
 
 
 def samples_since_previous(recording: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Samples since the previous window of the recording began; infinite for the first.
-
-    >>> samples_since_previous(np.array([0, 1, 0]), np.array([10, 0, 0])).tolist()
-    [10.0, inf, inf]
-    """
+    """Samples since the previous window of the recording began; infinite for the first."""
     since = np.full(len(start), np.inf)
     order = np.lexsort([start, recording])
     same = recording[order[1:]] == recording[order[:-1]]
     since[order[1:]] = np.where(same, np.diff(start[order]), np.inf)
     return since
-
-
-def _in_step(recording: np.ndarray, start: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows and the rows before them: the second ones of all recordings, then the third, ...
-
-    >>> [(here.tolist(), before.tolist()) for here, before in
-    ...     _in_step(np.array([0, 0, 1, 1, 0]), np.array([9, 0, 0, 5, 20]))]
-    [([0, 3], [1, 2]), ([4], [0])]
-    """
-    order = np.lexsort([start, recording])
-    _, sizes = np.unique(recording, return_counts=True)
-    first = np.cumsum(sizes) - sizes
-    for step in range(1, sizes.max()):
-        here = first[sizes > step] + step
-        yield order[here], order[here - 1]
 
 
 # Rhythm and energy, and their ranks.
@@ -149,14 +124,7 @@ def rhythm_and_energy(windows: Windows) -> np.ndarray:
 
 
 def runner_up_ratio(windows: Windows) -> np.ndarray:
-    """The largest power away from the strongest frequency, relative to its power: (n,).
-
-    >>> time = np.arange(128) / 50
-    >>> two = np.sin(2 * np.pi * 3.125 * time) + 0.5 * np.sin(2 * np.pi * 6.25 * time)
-    >>> windows = Windows.from_signal(two[None, None], sample_rate=50.0)
-    >>> round(float(runner_up_ratio(windows)[0]), 3)
-    0.25
-    """
+    """The largest power away from the strongest frequency, relative to its power: (n,)."""
     if not _has_rhythm(windows):
         return np.zeros(len(windows))
     parts = []
@@ -172,11 +140,6 @@ def random_tie_breaks(windows: Windows) -> np.ndarray:
     """Two numbers in [0, 1) for each window, (n, 2), unpredictable and always the same.
 
     They are hashes of its recorded samples and its place, which only the wearer knows.
-
-    >>> still = Windows.from_signal(np.zeros((2, 1, 8)))
-    >>> still.start[1] = 8
-    >>> len(np.unique(random_tie_breaks(still)))
-    4
     """
     hashes, starts = bytearray(), iter(windows.start.tolist())
     for batch in windows.recorded.batches(_BATCH):
@@ -186,32 +149,19 @@ def random_tie_breaks(windows: Windows) -> np.ndarray:
     return np.frombuffer(hashes, "<u8").reshape(-1, 2) / 2.0**64
 
 
-class RankHistory:
-    """The last `memory` values of one kind, and where a new value ranks among them.
+def rank_among(value: float, past: deque[float], pseudo: float = 0.0) -> float:
+    """The rank of a value in (0, 1) among earlier ones, which it then joins.
 
-    >>> history = RankHistory(memory=3)
-    >>> [history.rank(value) for value in (5.0, 7.0, 6.0, 6.0)]
+    It ranks as if there were `pseudo` further values, half of them below it.
+
+    >>> past = deque(maxlen=3)
+    >>> [rank_among(value, past) for value in (5.0, 7.0, 6.0, 6.0)]
     [0.5, 0.75, 0.5, 0.5]
     """
-
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._sorted: list[float] = []
-        self._order: deque[float] = deque()
-
-    def rank(self, value: float, pseudo: float = 0.0) -> float:
-        """The rank of a new value in (0, 1), which then joins the history.
-
-        It ranks as if there were `pseudo` further values, half of them below it.
-        """
-        below = bisect_left(self._sorted, value)
-        same = bisect_right(self._sorted, value) - below
-        rank = (below + (same + 1 + pseudo) / 2) / (len(self._sorted) + 1 + pseudo)
-        insort(self._sorted, value)
-        self._order.append(value)
-        if len(self._order) > self._memory:
-            del self._sorted[bisect_left(self._sorted, self._order.popleft())]
-        return rank
+    below = sum(earlier < value for earlier in past) + (past.count(value) + 1 + pseudo) / 2
+    rank = below / (len(past) + 1 + pseudo)
+    past.append(value)
+    return rank
 
 
 def rank_groups(windows: Windows, reference: str) -> np.ndarray:
@@ -251,11 +201,11 @@ class Movement:
         since = samples_since_previous(windows.recording, windows.start)
         pseudo = np.maximum(windows.length / np.maximum(since, 1), 1).tolist()
         keys = list(zip(group.tolist(), classes.tolist(), strict=True))
-        histories: defaultdict[tuple[int, int], tuple[RankHistory, RankHistory]]
-        histories = defaultdict(lambda: (RankHistory(memory), RankHistory(memory)))
+        pasts: defaultdict[tuple[int, int], tuple[deque[float], deque[float]]]
+        pasts = defaultdict(lambda: (deque(maxlen=memory), deque(maxlen=memory)))
         for row in np.lexsort([windows.start, windows.recording, group]).tolist():
-            both = zip(histories[keys[row]], ordered[row], strict=True)
-            ranks[row] = [history.rank(value, pseudo[row]) for history, value in both]
+            both = zip(ordered[row], pasts[keys[row]], strict=True)
+            ranks[row] = [rank_among(value, past, pseudo[row]) for value, past in both]
         return cls(values, ranks, classes)
 
     def select(self, chosen: np.ndarray) -> Movement:
@@ -284,20 +234,19 @@ class Encoder:
         So each code has its share of donors, and the output is spread as donors are.
         """
         self.num_classes_ = num_classes
-        rhythm, energy = movement.values.T
-        self.rhythm_cuts_ = np.stack(
-            [
-                np.quantile(rhythm[movement.classes == one], _shares(self.rhythm_bins))
-                for one in range(num_classes)
-            ]
-        )
+        self.rhythm_cuts_ = np.empty((num_classes, self.rhythm_bins - 1))
         self.energy_cuts_ = np.empty((num_classes, self.rhythm_bins, self.energy_bins - 1))
-        rhythm_bin = self._rhythm_bin(movement)
-        for one, part in np.ndindex(num_classes, self.rhythm_bins):
-            in_class = movement.classes == one
-            in_bin = in_class & (rhythm_bin == part)
-            values = energy[in_bin if in_bin.any() else in_class]
-            self.energy_cuts_[one, part] = np.quantile(values, _shares(self.energy_bins))
+        shares, energy_shares = (
+            np.arange(1, bins) / bins for bins in (self.rhythm_bins, self.energy_bins)
+        )
+        for one in range(num_classes):
+            rhythm, energy = movement.values[movement.classes == one].T
+            self.rhythm_cuts_[one] = np.quantile(rhythm, shares)
+            rhythm_bin = (rhythm[:, None] > self.rhythm_cuts_[one]).sum(1)
+            for part in range(self.rhythm_bins):
+                own = energy[rhythm_bin == part]
+                values = own if len(own) else energy
+                self.energy_cuts_[one, part] = np.quantile(values, energy_shares)
         return self
 
     def encode(self, movement: Movement) -> np.ndarray:
@@ -310,7 +259,8 @@ class Encoder:
 
     def donor_codes(self, movement: Movement) -> np.ndarray:
         """The code for which each donor's window may be emitted, from its rank in its class."""
-        rhythm = self._rhythm_bin(movement)
+        rhythm_cuts = self.rhythm_cuts_[movement.classes]
+        rhythm = (movement.values[:, 0, None] > rhythm_cuts).sum(1)
         cuts = self.energy_cuts_[movement.classes, rhythm]
         return self._code(movement.classes, rhythm, (movement.values[:, 1, None] > cuts).sum(1))
 
@@ -337,9 +287,6 @@ class Encoder:
         encoder.rhythm_cuts_, encoder.energy_cuts_ = rhythm, energy
         return encoder
 
-    def _rhythm_bin(self, movement: Movement) -> np.ndarray:
-        return (movement.values[:, 0, None] > self.rhythm_cuts_[movement.classes]).sum(1)
-
     def _code(self, classes: np.ndarray, rhythm: np.ndarray, energy: np.ndarray) -> np.ndarray:
         return (classes * self.rhythm_bins + rhythm) * self.energy_bins + energy
 
@@ -355,10 +302,9 @@ def clear_rhythm(windows: Windows, classes: np.ndarray) -> np.ndarray:
     """The windows whose strongest frequency is the same in other units: a mask.
 
     Channels count by their power, which depends on units. Where two frequencies are about as
-    strong, an application that standardises otherwise finds the other one, mostly an octave away,
-    and a few such windows spoil the rhythm. Below `MAX_RUNNER_UP` the strongest stays the
-    strongest unless one channel's power gains 1 / MAX_RUNNER_UP on another's. At most half of a
-    class is left out: some classes have no rhythm at all.
+    strong, an application that standardises otherwise finds the other one, mostly an octave away.
+    Below `MAX_RUNNER_UP` the strongest stays the strongest unless one channel's power gains
+    1 / MAX_RUNNER_UP on another's. At most half of a class is left out: some have no rhythm.
     """
     ratio, mask = runner_up_ratio(windows), np.zeros(len(windows), bool)
     for one in np.unique(classes):
@@ -368,10 +314,9 @@ def clear_rhythm(windows: Windows, classes: np.ndarray) -> np.ndarray:
 
 
 def typical(movement: Movement) -> np.ndarray:
-    """The windows that are not extreme for their class: a mask.
+    """The windows that are not extreme for their class, in rhythm or energy: a mask.
 
-    A few windows have a rhythm far from all others, mostly a harmonic. They would be emitted for
-    everybody who is at the end of their own past.
+    Extreme ones (mostly harmonics) would be emitted for everybody at the end of their own past.
 
     >>> values = np.stack([np.arange(40.0), np.zeros(40)], axis=1)
     >>> typical(Movement(values, None, np.zeros(40, int))).nonzero()[0][[0, -1]].tolist()
@@ -380,10 +325,10 @@ def typical(movement: Movement) -> np.ndarray:
     mask = np.ones(len(movement.classes), bool)
     for one in np.unique(movement.classes):
         in_class = movement.classes == one
-        values = movement.values[in_class]
-        ordered, cut = np.sort(values, axis=0), int(EXTREME * len(values))
-        low, high = ordered[cut], ordered[-1 - cut]
-        mask[in_class] = ((values >= low) & (values <= high)).all(1)
+        ordered = np.sort(movement.values[in_class], axis=0)
+        low, high = ordered[[int(EXTREME * len(ordered)), -1 - int(EXTREME * len(ordered))]]
+        within = (movement.values >= low) & (movement.values <= high)
+        mask[in_class] = within[in_class].all(1)
     return mask
 
 
@@ -411,10 +356,54 @@ def _magnitudes(windows: Windows) -> Iterator[np.ndarray]:
         yield np.abs(batch) if np.iscomplexobj(batch) else batch
 
 
-def _shares(number: int) -> np.ndarray:
-    """Quantiles that cut into so many equal shares.
+# Randomised response (Warner 1965).
 
-    >>> _shares(4).tolist(), _shares(1).tolist()
-    ([0.25, 0.5, 0.75], [])
+
+def randomize_codes(
+    codes: np.ndarray, count: int, epsilon: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Each code with probability e^epsilon / (e^epsilon + count - 1), else any other one.
+
+    No released code is more than e^epsilon times as likely for one true code as for another, so
+    it is epsilon-locally differentially private. At epsilon 0 it is independent of the true code.
     """
-    return np.arange(1, number) / number
+    honest = rng.random(len(codes)) < 1 / (1 + (count - 1) * np.exp(-epsilon))
+    # Any other code: 1 to count - 1 further round, all alike.
+    shift = rng.integers(1, max(count, 2), size=len(codes))
+    return np.where(honest, codes, (codes + shift) % count)
+
+
+def epsilon_within_budget(
+    epsilon: np.ndarray, budget: np.ndarray, group: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """The epsilon of each window, and 0 from where its group's budget would be exceeded.
+
+    Epsilons add up (basic composition): the windows of a group together are as private as the sum
+    says, however they depend on each other. A group that has stopped stays stopped.
+
+    >>> group, start = np.zeros(4, int), np.arange(4)
+    >>> epsilon_within_budget(np.full(4, 0.5), np.full(4, 1.2), group, start)
+    array([0.5, 0.5, 0. , 0. ])
+    """
+    allowed = np.zeros(len(epsilon))
+    spent: defaultdict[int, float] = defaultdict(float)
+    for row in np.lexsort([start, group]).tolist():
+        spent[group[row]] += epsilon[row]
+        if spent[group[row]] <= budget[row] * (1 + 1e-12):
+            allowed[row] = epsilon[row]
+        else:
+            spent[group[row]] = np.inf
+    return allowed
+
+
+def private_accuracy(guess: float, epsilon: float) -> float:
+    """The largest accuracy against an epsilon-locally private output, exactly.
+
+    Odds change by at most exp(epsilon), so the likeliest class has at most the share
+    guess e^epsilon / (guess e^epsilon + 1 - guess). It holds for any attribute and any number of
+    windows, of which epsilon is the sum.
+
+    >>> round(private_accuracy(0.5, math.log(3)), 9), private_accuracy(0.25, 0.0)
+    (0.75, 0.25)
+    """
+    return guess / (guess + (1 - guess) * math.exp(-epsilon))

@@ -1,14 +1,14 @@
 """Seal's generators: windows made from codes and fresh noise, and from nothing else.
 
 A generator is trained on donors' windows, each of one code. It generates from codes and a source of
-noise alone, so its output tells no more about the wearer than the codes. A further generator needs
-the four functions of `Generator` and a line in `GENERATORS`.
+noise alone, so its output tells no more about the wearer than the codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,31 +20,45 @@ from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
 from sensorveil.train import TrainConfig
 
-AUTO, POOL, GAUSSIAN, DIFFUSION = "auto", "pool", "gaussian", "diffusion"
-
-_MAX_SAMPLE = 2000  # windows for the principal components
+POOL, GAUSSIAN, DIFFUSION = "pool", "gaussian", "diffusion"
 
 
-class Generator(Protocol):
-    """Generates windows in standard units from codes."""
+class Generator(ABC):
+    """Generates windows in standard units from codes.
 
-    emits_donors: bool
+    A further generator needs `fit`, which fills `arrays`, `generate`, and a line in `GENERATORS`.
+
+    Parameters
+    ----------
+    seed, device
+        As in every method.
+    training_steps
+        Training steps, where a network is trained.
+    """
+
+    emits_donors = False
     """Whether the output consists of donors' own windows."""
+    arrays: dict[str, np.ndarray]
+    """All that was learnt."""
 
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Generator:
+    def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
+        self.seed, self.device, self.training_steps = seed, device, training_steps
+
+    @abstractmethod
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
         """Train on donors' windows in standard units; each of `count` codes has some."""
 
+    @abstractmethod
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One window for each code: (n, channels, length)."""
 
-    def state(self) -> dict[str, np.ndarray]:
-        """The learnt arrays."""
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The generator whose `arrays` these are."""
+        self.arrays = dict(arrays)
+        return self
 
-    def restore(self, state: Mapping[str, np.ndarray], length: int) -> Generator:
-        """The generator that `state` was taken from, for windows of so many samples."""
 
-
-class Pool:
+class Pool(Generator):
     """Emits a random donor's window of the code.
 
     Examples
@@ -57,38 +71,33 @@ class Pool:
 
     emits_donors = True
 
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Pool:
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
         """Keep the donors' windows, sorted by code; overlapping ones share their samples."""
-        sorted_donors = donors.select(np.argsort(codes, kind="stable")).compact()
-        store, scaling = sorted_donors.store, sorted_donors.scaling
-        if scaling is not None:
-            store = to_real(scaling.apply(store)[None])[0].astype(np.float32)
-        numbers = np.bincount(codes, minlength=count)
-        return self._set(store, sorted_donors.offset, numbers, donors.length)
+        kept = donors.select(np.argsort(codes, kind="stable")).compact()
+        store = kept.store
+        if kept.scaling is not None:
+            store = to_real(kept.scaling.apply(store)[None])[0].astype(np.float32)
+        self.arrays = {
+            "store": store,
+            "offset": kept.offset,
+            "numbers": np.bincount(codes, minlength=count),
+            "length": np.array([donors.length]),
+        }
+        return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A donor for each code, all donors of a code with equal probability."""
-        drawn = self._first[codes] + rng.integers(self._numbers[codes])
-        return np.ascontiguousarray(self._windows[self._offset[drawn]])
-
-    def state(self) -> dict[str, np.ndarray]:
-        """The learnt arrays."""
-        return {"store": self._store, "offset": self._offset, "numbers": self._numbers}
-
-    def restore(self, state: Mapping[str, np.ndarray], length: int) -> Pool:
-        """The pool that `state` was taken from."""
-        return self._set(state["store"], state["offset"], state["numbers"], length)
-
-    def _set(self, store: np.ndarray, offset: np.ndarray, numbers: np.ndarray, length: int) -> Pool:
-        self._store, self._offset, self._numbers = store, offset, numbers
-        self._first = np.cumsum(numbers) - numbers
+        numbers = self.arrays["numbers"]
+        first = np.cumsum(numbers) - numbers
+        drawn = first[codes] + rng.integers(numbers[codes])
         # A view with one window from every sample on: (samples, channels, length).
-        view = np.lib.stride_tricks.sliding_window_view(store, length, axis=-1)
-        self._windows = np.moveaxis(view, -2, 0)
-        return self
+        view = np.lib.stride_tricks.sliding_window_view(
+            self.arrays["store"], int(self.arrays["length"][0]), axis=-1
+        )
+        return np.ascontiguousarray(np.moveaxis(view, -2, 0)[self.arrays["offset"][drawn]])
 
 
-class Gaussian:
+class Gaussian(Generator):
     """Draws from a Gaussian with mean and covariance of the donors' windows of a code.
 
     No donor's window is emitted. The covariance is that along the first principal components of
@@ -104,44 +113,29 @@ class Gaussian:
     ((1000, 1, 8), np.True_, np.True_)
     """
 
-    emits_donors = False
     components = 64
+    max_sample = 2000  # windows for the principal components
 
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Gaussian:
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
         """Learn mean and covariance of each code; codes of few windows lean on all."""
         rows = donors.signal.reshape(len(donors), -1)
-        self._mean = np.stack([rows[codes == code].mean(0) for code in range(count)])
-        residuals = rows - self._mean[codes]
-        sample = np.linspace(0, len(rows) - 1, min(len(rows), _MAX_SAMPLE)).astype(int)
-        self._basis = np.linalg.svd(residuals[sample], full_matrices=False)[2][: self.components]
-        scores = residuals @ self._basis.T
+        mean = np.stack([rows[codes == code].mean(0) for code in range(count)])
+        residuals = rows - mean[codes]
+        sample = np.linspace(0, len(rows) - 1, min(len(rows), self.max_sample)).astype(int)
+        basis = np.linalg.svd(residuals[sample], full_matrices=False)[2][: self.components]
+        scores = residuals @ basis.T
         overall = scores.T @ scores / len(scores)
-        self._roots = np.stack(
-            [_covariance_root(scores[codes == code], overall) for code in range(count)]
-        )
-        self._shape = np.array(donors.shape)
+        roots = [_covariance_root(scores[codes == code], overall) for code in range(count)]
+        shape = np.array(donors.shape)
+        self.arrays = {"mean": mean, "basis": basis, "roots": np.stack(roots), "shape": shape}
         return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A window for each code."""
-        noise = rng.standard_normal((len(codes), len(self._basis)), np.float32)
-        scores = np.einsum("nij,nj->ni", self._roots[codes], noise)
-        return (self._mean[codes] + scores @ self._basis).reshape(-1, *self._shape.tolist())
-
-    def state(self) -> dict[str, np.ndarray]:
-        """The learnt arrays."""
-        return {
-            "mean": self._mean,
-            "basis": self._basis,
-            "roots": self._roots,
-            "shape": self._shape,
-        }
-
-    def restore(self, state: Mapping[str, np.ndarray], length: int) -> Gaussian:
-        """The generator that `state` was taken from."""
-        self._mean, self._basis = state["mean"], state["basis"]
-        self._roots, self._shape = state["roots"], state["shape"]
-        return self
+        learnt = self.arrays
+        noise = rng.standard_normal((len(codes), len(learnt["basis"])), np.float32)
+        scores = np.einsum("nij,nj->ni", learnt["roots"][codes], noise)
+        return (learnt["mean"][codes] + scores @ learnt["basis"]).reshape(-1, *learnt["shape"])
 
 
 def _covariance_root(scores: np.ndarray, overall: np.ndarray) -> np.ndarray:
@@ -156,18 +150,12 @@ def _covariance_root(scores: np.ndarray, overall: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-class Diffusion:
+class Diffusion(Generator):
     """Generates windows of a code by the latent diffusion of CLOAK, conditioned on the code.
 
     CLOAK's equations (3) to (5) and (7), with a one-hot code where CLOAK has the features of the
-    kept attributes. No donor's window is emitted, but nothing is promised to donors either.
-
-    Parameters
-    ----------
-    seed, device
-        As in every method.
-    training_steps
-        Training steps of the denoiser; the autoencoder has a quarter of them.
+    kept attributes. The denoiser has `training_steps`, the autoencoder a quarter of them. No
+    donor's window is emitted, but nothing is promised to donors either.
 
     Examples
     --------
@@ -178,22 +166,20 @@ class Diffusion:
     (3, 2, 16)
     """
 
-    emits_donors = False
     sizes: ClassVar[dict[str, Any]] = {"latent": 60, "widths": (16, 32), "width": 192, "blocks": 3}
     guidance_scale, sampling_steps = 2.0, 10
 
-    def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
-        self.seed, self.device, self.training_steps = seed, device, training_steps
-
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Diffusion:
+    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
         """Train the autoencoder, and the denoiser on its latents."""
-        self._shape, windows = np.array([*donors.shape, count]), len(donors)
+        shape, windows = (*donors.shape, count), len(donors)
         signals, conditions = donors.on(self.device), torch.from_numpy(codes)
-        self._model = self._build()
+        self._model, self._count = self._build(shape), count
         config = _config(self.training_steps // 4, 64, 1e-3, windows)
         self._model.fit_autoencoder(signals.__getitem__, windows, config, self.seed)
         config = _config(self.training_steps, 128, 2e-3, windows)
         self._model.fit_denoiser(signals.__getitem__, self._one_hot(conditions), config, self.seed)
+        weights = {name: one.cpu().numpy() for name, one in self._model.state_dict().items()}
+        self.arrays = {"shape": np.array(shape), **weights}
         return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -209,26 +195,21 @@ class Diffusion:
         z = self._model.sample(condition, inputs["noise"], self.guidance_scale, steps=steps)
         return self._model.decode(z)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """The learnt arrays."""
-        weights = {name: one.cpu().numpy() for name, one in self._model.state_dict().items()}
-        return {"shape": self._shape, **weights}
-
-    def restore(self, state: Mapping[str, np.ndarray], length: int) -> Diffusion:
-        """The generator that `state` was taken from."""
-        self._shape = state["shape"]
-        self._model = self._build().eval()
-        weights = {name: torch.from_numpy(one) for name, one in state.items() if name != "shape"}
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The generator whose `arrays` these are."""
+        shape = arrays["shape"].tolist()
+        self._model, self._count = self._build(shape).eval(), shape[-1]
+        weights = {name: torch.from_numpy(one) for name, one in arrays.items() if name != "shape"}
         self._model.load_state_dict(weights)
-        return self
+        return super().restore(arrays)
 
-    def _build(self) -> LatentDiffusion:
-        *shape, count = self._shape.tolist()
-        model = small_latent_diffusion(tuple(shape), count, seed=self.seed, **self.sizes)
+    def _build(self, shape: Sequence[int]) -> LatentDiffusion:
+        """Untrained networks for windows and codes: `shape` is (channels, length, codes)."""
+        model = small_latent_diffusion(tuple(shape[:-1]), shape[-1], seed=self.seed, **self.sizes)
         return model.to(self.device)
 
     def _one_hot(self, codes: torch.Tensor) -> torch.Tensor:
-        return one_hot(codes.long().to(self.device), int(self._shape[-1])).float()
+        return one_hot(codes.long().to(self.device), self._count).float()
 
 
 def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> TrainConfig:
@@ -237,12 +218,8 @@ def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> Tr
     return TrainConfig(-(-steps // (count // batch_size)), batch_size, learning_rate)
 
 
-GENERATORS: dict[str, Callable[[int, str, int], Generator]] = {
-    POOL: lambda seed, device, training_steps: Pool(),
-    GAUSSIAN: lambda seed, device, training_steps: Gaussian(),
-    DIFFUSION: Diffusion,
-}
-"""All generators by name, made from a seed, a device and a number of training steps."""
+GENERATORS: dict[str, type[Generator]] = {POOL: Pool, GAUSSIAN: Gaussian, DIFFUSION: Diffusion}
+"""All generators by name."""
 
 
 def previous_windows(recording: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:

@@ -7,9 +7,8 @@ sessions are for the audit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -25,32 +24,15 @@ POOL_SHARE = 0.75
 
 @dataclass(frozen=True)
 class Candidate:
-    """Numbers of bins, with the cost and the benefit of their code.
-
-    Parameters
-    ----------
-    rhythm_bins, energy_bins
-        Numbers of bins.
-    advantages
-        By hidden attribute: what an attacker who counts codes gains on people it did not count.
-    rhythm_kept, energy_kept
-        Correlations within recordings between windows and donors' windows of their code.
-    """
+    """Numbers of bins, with the cost and the benefit of their code."""
 
     rhythm_bins: int
     energy_bins: int
     advantages: dict[str, float]
+    """By hidden attribute: what an attacker who counts codes gains on people it did not count."""
     rhythm_kept: float
     energy_kept: float
-
-    @property
-    def kept(self) -> float:
-        """The mean of both correlations."""
-        return (self.rhythm_kept + self.energy_kept) / 2
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    """Correlations within recordings between windows and donors' windows of their code."""
 
 
 def try_bins(
@@ -65,23 +47,9 @@ def try_bins(
 ) -> list[Candidate]:
     """A candidate for each of 1, 3, 5, ... bins up to `max_bins`, smaller codes first.
 
-    Parameters
-    ----------
-    windows
-        Training windows.
-    movement, unseen
-        Their movement with the true class, and with that of classifiers that do not know the
-        person. A wearer may be known to the classifier or not: the larger advantage counts.
-    donors
-        The windows that may be donors' (`donor_mask`).
-    num_classes
-        Number of kept classes.
-    hide
-        The hidden attributes.
-    max_bins
-        The largest numbers of bins of rhythm and energy.
-    rng
-        Draws donors.
+    `movement` is that of the training windows with the true class, `unseen` that with the class
+    by classifiers that do not know the person. A wearer may be known to the classifier or not: the
+    larger advantage counts. `donors` are the windows that may be emitted (`donor_mask`).
     """
     people = rng.permutation(np.unique(windows.subject))
     pooled = np.isin(windows.subject, people[: max(1, round(POOL_SHARE * len(people)))])
@@ -112,7 +80,7 @@ def choose_candidate(candidates: Sequence[Candidate], max_advantage: float) -> C
             f" {100 * least.advantages[name]:.1f} for '{name}'; raise max_advantage, or set"
             " rank_reference=recording"
         )
-    return max(allowed, key=lambda one: round(one.kept, 3))
+    return max(allowed, key=lambda one: round((one.rhythm_kept + one.energy_kept) / 2, 3))
 
 
 def _advantage(codes: np.ndarray, windows: Windows, name: str) -> float:
@@ -187,8 +155,8 @@ def people_folds(person: np.ndarray, folds: int = 5, seed: int = 0) -> np.ndarra
     >>> people_folds(np.array([7, 7, 9]), 2)
     array([0, 0, 1])
     """
-    _, who = np.unique(person, return_inverse=True)
-    return np.random.default_rng(seed).permutation(who.max() + 1)[who] % folds
+    people, who = np.unique(person, return_inverse=True)
+    return np.random.default_rng(seed).permutation(len(people))[who] % folds
 
 
 def half_folds(recording: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -197,8 +165,9 @@ def half_folds(recording: np.ndarray, start: np.ndarray) -> np.ndarray:
     >>> half_folds(np.array([0, 0, 1, 1]), np.array([0, 10, 50, 90]))
     array([0, 1, 0, 1])
     """
-    _, which, sizes = np.unique(recording, return_inverse=True, return_counts=True)
-    order = np.lexsort([start, which])
-    place = np.empty(len(order), int)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return (place >= sizes[which] / 2).astype(int)
+    half = np.empty(len(start), int)
+    for one in np.unique(recording):
+        rows = np.flatnonzero(recording == one)
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        half[rows] = np.arange(len(rows)) >= len(rows) / 2
+    return half

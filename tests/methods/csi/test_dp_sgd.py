@@ -7,11 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from sensorveil.errors import Refusal
-from sensorveil.methods.csi import dp_sgd as module
 from sensorveil.methods.csi.dp_sgd import (
     DpSgd,
-    DpSgdConfig,
+    DpSgdSettings,
     PrivacySpent,
     PrivateTraining,
     compute_epsilon,
@@ -20,12 +18,12 @@ from sensorveil.methods.csi.dp_sgd import (
 )
 from sensorveil.methods.csi.model import CsiTransformer, DenoisingModel, KeptClassifier
 
-CONFIG = DpSgdConfig(10, 4, learning_rate=1e-3, noise_multiplier=1.0, max_grad_norm=1.0)
 
-
-def training(config=CONFIG, units=12, seed=0, canaries=None):
-    units = torch.arange(units) if isinstance(units, int) else units
-    return PrivateTraining(config, units, secret_generator("cpu", seed), canaries)
+def training(units=12, seed=0, canaries=None, learning_rate=1e-3, **changed):
+    settings = {"steps": 10, "expected_batch_size": 4, "samples_per_unit": 1, **changed}
+    units = torch.arange(units) if isinstance(units, int) else torch.tensor(units)
+    generator = secret_generator("cpu", seed)
+    return PrivateTraining(DpSgdSettings(**settings), learning_rate, units, generator, canaries)
 
 
 def with_random_weights(network):
@@ -78,9 +76,9 @@ class Recorder:
 def test_gradients_of_units_are_those_of_autograd(make, samples):
     network, losses = make()
     names = [name for name, _ in network.named_parameters()]
-    config = DpSgdConfig(1, 99, 0.0, 1.0, 1.0, samples)
-    recorder = Recorder()
-    run = DpSgd(network, losses, training(config, torch.arange(12) // samples, canaries=recorder))
+    recorder, units = Recorder(), [window // samples for window in range(12)]
+    size = {"steps": 1, "expected_batch_size": 99, "samples_per_unit": samples}
+    run = DpSgd(network, losses, training(units, 0, recorder, 0.0, **size))
     windows = run.sample()
     assert windows.shape == (12 // samples, samples)  # every unit, with so large a batch
     run.step(windows)
@@ -109,8 +107,9 @@ def test_noise_is_what_the_accountant_assumes():
     clip, multiplier, expected = 0.5, 3.0, 6
     network, losses = transformer()
     recorder = Recorder()
-    config = DpSgdConfig(40, expected, 1e-3, multiplier, clip)
-    own = training(config, seed=3, canaries=recorder)
+    size = {"steps": 40, "expected_batch_size": expected}
+    noise = {"noise_multiplier": multiplier, "max_grad_norm": clip}
+    own = training(seed=3, canaries=recorder, **size, **noise)
     train_privately("", network, lambda index: 0 * losses(index), own)
     assert recorder.probability == 6 / 12  # canaries learn how likely a unit is sampled
     unit = clip * multiplier / expected
@@ -130,21 +129,22 @@ def test_each_unit_is_clipped():
     network = nn.Linear(3, 1, bias=False)
     far = torch.tensor([[1e6, 0.0, 0.0], [0.0, 1e-2, 0.0]])
     recorder = Recorder()
-    own = training(DpSgdConfig(1, 2, 0.0, 1e-9, 0.25), 2, canaries=recorder)
+    size = {"steps": 1, "expected_batch_size": 2}
+    own = training(2, 0, recorder, 0.0, **size, noise_multiplier=1e-9, max_grad_norm=0.25)
     train_privately("", network, lambda index: network(far[index])[:, 0], own)
     ((found,),) = recorder.noisy
     wanted = torch.tensor([[0.25, 1e-2, 0.0]]) / 2
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-4)
 
 
-def sampler(units, config):
+def sampler(units, **settings):
     network = nn.Linear(1, 1)
     losses = lambda index: network(index[:, None].float())[:, 0]  # noqa: E731
-    return DpSgd(network, losses, training(config, torch.tensor(units), seed=5))
+    return DpSgd(network, losses, training(units, seed=5, **settings))
 
 
 def test_units_are_sampled_independently_with_one_probability():
-    run = sampler(list(range(20)), CONFIG)
+    run = sampler(20)
     assert run.probability == 0.2
     drawn = torch.zeros(800, 20)
     for row in drawn:
@@ -157,7 +157,7 @@ def test_units_are_sampled_independently_with_one_probability():
 
 def test_a_unit_is_sampled_with_its_own_windows_only():
     people = [7, 3, 7, 7, 3, 9]
-    run = sampler(people, replace(CONFIG, expected_batch_size=2, samples_per_unit=4))
+    run = sampler(people, expected_batch_size=2, samples_per_unit=4)
     assert run.probability == pytest.approx(2 / 3)
     seen = {3: set(), 7: set(), 9: set()}
     for _ in range(100):
@@ -221,11 +221,3 @@ def test_epsilon_of_several_trainings_adds_up():
     without_sampling = replace(one, sampling_probability=1.0, steps=40)
     assert compute_epsilon([one], 1e-5) < together < compute_epsilon([without_sampling], 1e-5)
     assert compute_epsilon([replace(one, steps=0)], 1e-5) == 0
-
-
-def test_without_opacus_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match=r"sensorveil\[dp\]"):
-        compute_epsilon([], 1e-5)
-    with pytest.raises(Refusal, match=r"sensorveil\[dp\]"):
-        sampler([0, 1], CONFIG)

@@ -14,8 +14,7 @@ from sensorveil.errors import Refusal
 from sensorveil.files import read_json
 from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.csi import CsiGenerator, released_for_training
-from sensorveil.methods.csi import generator as module
+from sensorveil.methods.csi import CsiGenerator, dp_sgd, released_for_training
 from sensorveil.methods.csi.dp_sgd import PrivacySpent, compute_epsilon
 from sensorveil.methods.run import load_run, run_card, save_run
 
@@ -117,14 +116,11 @@ def test_secret_noise_is_not_that_of_the_seed():
         assert all((same[name] == again[name]).all() for name in same)
 
 
-def test_private_modes_need_opacus_and_say_so(monkeypatch):
-    def missing():
-        raise Refusal("private training needs Opacus: pip install 'sensorveil[dp]'")
-
-    monkeypatch.setattr(module, "require_opacus", missing)
+def test_private_modes_need_opacus_and_name_the_extra(monkeypatch):
+    monkeypatch.setattr(dp_sgd, "find_spec", lambda name: None)
     fitted(mode="plain")
     for settings in ({"mode": "dp"}, {"mode": "hybrid"}, {"mode": "hybrid-dp", "public": "0"}):
-        with pytest.raises(Refusal, match="Opacus"):
+        with pytest.raises(Refusal, match=r"Opacus: pip install 'sensorveil\[dp\]'"):
             fitted(**settings)
 
 
@@ -137,7 +133,7 @@ def test_private_modes_need_opacus_and_say_so(monkeypatch):
         ({"mode": "hybrid-dp", "public": "0+1+2+3"}, "and of others"),
         ({"mode": "secret"}, "'mode' is secret"),
         ({"unit": "house"}, "'privacy.unit' is house"),
-        ({"sampler": "luck"}, "sampler 'luck' is unknown"),
+        ({"sampler": "luck"}, "'sampler' is luck"),
         ({"sampling_steps": 300}, "at most 200"),
         ({"blur": 0.1}, "rf-diffusion"),
         ({"width": 9}, "multiple"),

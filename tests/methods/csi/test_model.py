@@ -144,9 +144,7 @@ def test_rf_diffusion_samples_a_normal_distribution():
     assert float(sample(1).std()) < float(found.std())
 
 
-def test_degradation_refuses_unknown_sums_and_a_blurred_schedule():
-    with pytest.raises(Refusal, match="noise_sum 'lengths' is unknown"):
-        Degradation.linear(8, **WIFI, noise_sum="lengths")
+def test_a_blur_has_no_schedule():
     with pytest.raises(Refusal, match="rf-diffusion"):
         _ = Degradation.linear(8, **WIFI, blur=0.1).schedule
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sensorveil.methods.csi.dp_sgd import (
-    DpSgdConfig,
+    DpSgdSettings,
     PrivacySpent,
     PrivateTraining,
     secret_generator,
@@ -20,7 +20,6 @@ from sensorveil.methods.csi.training import (
 )
 from sensorveil.train import AveragedWeights, TrainConfig, seeded
 
-CONFIG = DpSgdConfig(8, 8, learning_rate=5e-3, noise_multiplier=0.5, max_grad_norm=1.0)
 ALL = torch.arange(32)
 
 
@@ -31,14 +30,16 @@ def waves(count=32):
     return torch.stack([angle.cos(), angle.sin()], dim=1) * 2**0.5
 
 
-def data_of(x, condition_dropout=0.1):
+def data_of(x):
     conditions = torch.eye(2)[torch.arange(len(x)) % 2]
     degradation = Degradation.linear(16, 50, 1e-3, 0.2)
-    return TrainingData(lambda index: x[index], conditions, degradation, condition_dropout)
+    return TrainingData(lambda index: x[index], conditions, degradation)
 
 
-def private(config=CONFIG, seed=0, canaries=None):
-    return PrivateTraining(config, ALL, secret_generator("cpu", seed), canaries)
+def private(seed=0, canaries=None, learning_rate=5e-3, **changed):
+    settings = {"steps": 8, "expected_batch_size": 8, "samples_per_unit": 1, **changed}
+    settings = DpSgdSettings(**{"noise_multiplier": 0.5, **settings})
+    return PrivateTraining(settings, learning_rate, ALL, secret_generator("cpu", seed), canaries)
 
 
 def networks():
@@ -65,21 +66,21 @@ def private_names(network):
 
 
 def test_losses_are_squared_errors_of_the_clean_window():
-    x, given = waves(), []
+    x, given = waves(320), []
 
     def network(noisy, t, condition):
         given.append((noisy, t, condition))
         return torch.ones_like(noisy)
 
-    data = data_of(x, condition_dropout=0.5)
+    data = data_of(x)
     with seeded(1):
-        found = data.losses(network, torch.arange(20))
-    torch.testing.assert_close(found, (x[:20] - 1).square().mean((1, 2)))
+        found = data.losses(network, torch.arange(200))
+    torch.testing.assert_close(found, (x[:200] - 1).square().mean((1, 2)))
     ((noisy, t, condition),) = given
     noise = data.degradation.noise[t].float().unsqueeze(1)
-    drawn = (noisy - data.degradation.signal[t].float().unsqueeze(1) * x[:20]) / noise
+    drawn = (noisy - data.degradation.signal[t].float().unsqueeze(1) * x[:200]) / noise
     assert abs(float(drawn.std()) - 1) < 0.1
-    assert 3 < int((condition.sum(1) == 0).sum()) < 17
+    assert 5 < int((condition.sum(1) == 0).sum()) < 40  # a tenth has the null condition
     assert len(t.unique()) > 10
 
 
@@ -114,10 +115,10 @@ def test_private_fine_tuning_moves_attention_embedding_and_denoiser():
 def test_hybrid_fine_tuning_moves_everything_and_denoises():
     network, denoiser = networks()
     before, blank = copied(network), copied(denoiser)
-    config = DpSgdConfig(40, 16, 5e-3, 0.5, 1.0)
     data = data_of(waves())
     with seeded(4):
-        finetune_hybrid(network, denoiser, data, private(config), 2.0)
+        longer = private(steps=40, expected_batch_size=16)
+        finetune_hybrid(network, denoiser, data, longer, 2.0)
     assert moved(network, before) == set(before)
     assert moved(denoiser, blank) == set(blank)
     with seeded(5), torch.no_grad():
@@ -154,11 +155,12 @@ def test_a_private_step_has_the_gradient_of_equation_18(weight):
         def observe(self, parameters):
             seen.append(torch.cat([one.grad.flatten() for one in parameters]))
 
-    config = DpSgdConfig(1, 32, 0.0, 1e-9, 1e6)
+    size = {"steps": 1, "expected_batch_size": 32}
+    own = private(1, Recorder(), 0.0, **size, noise_multiplier=1e-9, max_grad_norm=1e6)
     with seeded(8):
-        finetune_dp(network, denoiser, data, private(config, 1, Recorder()), weight)
-    own = private_names(network)
-    trained = [one for name, one in network.named_parameters() if name in own]
+        finetune_dp(network, denoiser, data, own, weight)
+    names = private_names(network)
+    trained = [one for name, one in network.named_parameters() if name in names]
     with seeded(8):
         diffusion, denoising = data.joint_losses(network, denoiser, ALL)
     wanted = torch.autograd.grad(
@@ -170,12 +172,11 @@ def test_a_private_step_has_the_gradient_of_equation_18(weight):
 
 def test_overwhelming_noise_hides_the_windows_but_not_in_hybrid_training():
     """The published updates of lines 11, 14 and 15 see windows without any noise."""
-    loud = DpSgdConfig(8, 8, 5e-3, noise_multiplier=1e7, max_grad_norm=1.0)
 
     def trained(x, train):
         network, denoiser = networks()
         with seeded(7):
-            train(network, denoiser, data_of(x), private(loud, seed=2), 1.0)
+            train(network, denoiser, data_of(x), private(seed=2, noise_multiplier=1e7), 1.0)
         weights = [*network.parameters(), *denoiser.parameters()]
         return torch.cat([weight.detach().flatten() for weight in weights])
 

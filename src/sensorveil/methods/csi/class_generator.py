@@ -18,12 +18,12 @@ from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, batches, to_complex
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.files import part_of
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.csi.model import KeptClassifier
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.progress import track
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
+from sensorveil.vae import one_hot
 
 _CLASSIFIER_SEED = 1000
 
@@ -91,17 +91,16 @@ class ClassGenerator(Obfuscator):
         self._check_fitted()
         self._check_alike(windows)
         generator = torch.Generator().manual_seed(seed)
-        errors = self._by_batch(windows, lambda x, c: self._losses(x, c, generator))
+        conditions = self._conditions(self._kept_codes(windows))
+        errors = self._by_batch(
+            self._standard(windows), lambda x, index: self._losses(x, conditions[index], generator)
+        )
         return errors.double().numpy()
 
     def guarantee(self) -> Guarantee:
         """The promise to those whose windows it was trained on."""
         self._check_fitted()
         return Guarantee.of(self.metrics_["privacy"])
-
-    def notices(self) -> tuple[str, ...]:
-        """The promise to the donors of the training windows, or why there is none."""
-        return (str(self.guarantee()),)
 
     # What a generator implements.
 
@@ -135,8 +134,7 @@ class ClassGenerator(Obfuscator):
         self._build()
         known = windows.select(self._codes(windows).min(1) != UNKNOWN)
         self.metrics_["privacy"] = self._train(known).as_dict()
-        for network in self.networks_.values():
-            network.eval()
+        self.networks_.eval()
 
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
@@ -152,37 +150,28 @@ class ClassGenerator(Obfuscator):
         return replace(scaling, deviation=scaling.deviation / self._parts)
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {
-            f"{network}.{name}": value.cpu().numpy()
-            for network, own in self.networks_.items()
-            for name, value in own.state_dict().items()
-        }
+        return {name: value.cpu().numpy() for name, value in self.networks_.state_dict().items()}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self._build()
-        for name, network in self.networks_.items():
-            own = part_of(state, f"{name}.")
-            network.load_state_dict({key: torch.from_numpy(value) for key, value in own.items()})
-            network.eval()
+        self.networks_.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+        self.networks_.eval()
+
+    def _build(self) -> None:
+        """All untrained networks."""
+        with seeded(derived_seed(self.seed, _CLASSIFIER_SEED)):
+            self.classifier_ = KeptClassifier(self.hook_shape, self._class_counts(), self.complex_)
+        networks = {"classifier": self.classifier_, **self._build_networks()}
+        self.networks_ = nn.ModuleDict(networks).to(self.device)
 
     # The classifier of the kept attributes.
 
-    def _build(self) -> None:
-        channels = self.shape_[0] * (2 if self.complex_ else 1)
-        with seeded(derived_seed(self.seed, _CLASSIFIER_SEED)):
-            self.classifier_ = KeptClassifier(
-                (channels, self.shape_[-1]), self._class_counts(), self.complex_
-            )
-        self.networks_ = {"classifier": self.classifier_, **self._build_networks()}
-        for network in self.networks_.values():
-            network.to(self.device)
-
     def _train_classifier(self, windows: Windows, config: TrainConfig) -> None:
-        signals, labels = windows.on(self.device), self._labels(windows)
+        losses = self._classifier_losses(windows)
         self.metrics_["classifier_loss"] = train_network(
             "classifier",
             self.classifier_,
-            lambda index: self.classifier_.losses(signals[index], labels[index]).mean(),
+            lambda index: losses(index).mean(),
             len(windows),
             config,
             derived_seed(self.seed, _CLASSIFIER_SEED),
@@ -190,15 +179,19 @@ class ClassGenerator(Obfuscator):
             self.checkpoint,
         )
 
-    @torch.no_grad()
+    def _classifier_losses(self, windows: Windows) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Gives the classifier's loss of each window at some positions."""
+        signals = windows.on(self.device)
+        labels = torch.from_numpy(self._codes(windows)).to(self.device)
+        return lambda index: self.classifier_.losses(signals[index], labels[index])
+
     def _predict(self, windows: Windows) -> torch.Tensor:
         """The predicted kept classes as conditions, (n, sum of classes)."""
-        signals, found = windows.on(self.device), []
-        for rows in batches(len(windows), self.device):
-            index = torch.arange(rows.start, rows.stop, device=self.device)
-            logits = self.classifier_(signals[index])
-            found.append(torch.stack([one.argmax(1) for one in logits], dim=1))
-        return self._one_hot(torch.cat(found).cpu().numpy())
+
+        def predicted(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return torch.stack([logits.argmax(1) for logits in self.classifier_(x)], dim=1)
+
+        return self._conditions(self._by_batch(windows, predicted).numpy())
 
     # Sampling.
 
@@ -210,7 +203,7 @@ class ClassGenerator(Obfuscator):
             raise Refusal(f"the seed is {seed}; it must be 0 or more")
         rng = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
         strengths = self._knobs(strength or {}, len(codes))
-        made = self._sample_all(self._one_hot(codes), strengths, rng, length)
+        made = self._sample_all(self._conditions(codes), strengths, rng, length)
         if not np.isfinite(made).all():
             raise Refusal(f"the output of {self.name} is not finite; use a milder strength")
         return self._as_windows(made, codes)
@@ -228,10 +221,9 @@ class ClassGenerator(Obfuscator):
         with np.errstate(over="ignore"):  # what is not finite is refused at the end
             scale = np.array(strength.get("guidance_scale", default), np.float32)
         guidance = torch.from_numpy(scale).to(self.device)
-        channels = self.shape_[0] * (2 if self.complex_ else 1)
         made = []
         for rows in track(list(batches(len(condition), self.device)), "windows"):
-            shape = (rows.stop - rows.start, channels, length)
+            shape = (rows.stop - rows.start, self.hook_shape[0], length)
             noise = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).to(self.device)
             generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
             made.append(self._sample(condition[rows], guidance[rows], noise, generator).cpu())
@@ -239,16 +231,13 @@ class ClassGenerator(Obfuscator):
 
     @torch.no_grad()
     def _by_batch(
-        self, windows: Windows, function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+        self, windows: Windows, compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     ) -> torch.Tensor:
-        """A function of windows in standard units and their true conditions, batch by batch."""
-        signals = self._standard(windows).on(self.device)
-        conditions = self._one_hot(self._kept_codes(windows))
-        parts = []
-        for rows in batches(len(windows), self.device):
-            index = torch.arange(rows.start, rows.stop, device=self.device)
-            parts.append(function(signals[index], conditions[index]).cpu())
-        return torch.cat(parts)
+        """A function of windows in standard units and their positions, batch by batch."""
+        signals = windows.on(self.device)
+        index = torch.arange(len(windows), device=self.device)
+        parts = [index[rows] for rows in batches(len(windows), self.device)]
+        return torch.cat([compute(signals[part], part).cpu() for part in parts])
 
     def _as_windows(self, made: np.ndarray, codes: np.ndarray) -> Windows:
         """Windows of nobody, from a signal in standard units and kept classes."""
@@ -269,7 +258,7 @@ class ClassGenerator(Obfuscator):
         return tuple(len(self.classes_[name]) for name in self.policy_.keep)
 
     def _codes(self, windows: Windows) -> np.ndarray:
-        return np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
+        return np.stack([windows.codes(n) for n in self.policy_.keep], axis=1).astype(np.int64)
 
     def _kept_codes(self, windows: Windows) -> np.ndarray:
         """The kept classes (n, attributes) of windows that all have them."""
@@ -278,16 +267,9 @@ class ClassGenerator(Obfuscator):
             raise Refusal(f"some windows have no class of {', '.join(self.policy_.keep)}")
         return codes
 
-    def _labels(self, windows: Windows) -> torch.Tensor:
-        return torch.from_numpy(self._codes(windows).astype(np.int64)).to(self.device)
-
-    def _one_hot(self, codes: np.ndarray) -> torch.Tensor:
-        """Classes (n, attributes) as conditions (n, sum of classes)."""
-        parts = [
-            np.eye(size, dtype=np.float32)[codes[:, number]]
-            for number, size in enumerate(self._class_counts())
-        ]
-        return torch.from_numpy(np.concatenate(parts, axis=1)).to(self.device)
+    def _conditions(self, codes: np.ndarray) -> torch.Tensor:
+        """Classes (n, attributes) as one-hot conditions (n, sum of classes)."""
+        return one_hot(torch.from_numpy(codes).to(self.device), self._class_counts())
 
     def _code(self, name: str, classes: Mapping[str, str]) -> int:
         if name not in classes:

@@ -21,13 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import nn
 
 from sensorveil.errors import Refusal
+from sensorveil.methods.settings import Settings
 from sensorveil.progress import track
 from sensorveil.train import one_cycle, set_learning_rate
 
@@ -35,8 +37,7 @@ Losses = Callable[[torch.Tensor], torch.Tensor]
 """From positions of windows to the loss of each, (n,)."""
 
 
-@dataclass(frozen=True)
-class DpSgdConfig:
+class DpSgdSettings(Settings):
     """How long and how privately a network is trained.
 
     Parameters
@@ -45,23 +46,20 @@ class DpSgdConfig:
         Number of steps, of Adam with one cycle of the learning rate.
     expected_batch_size
         Units expected in a step; how many are sampled varies.
-    learning_rate
-        Peak of the cycle.
+    samples_per_unit
+        Windows taken of each sampled unit, with replacement; their gradients are averaged. The same
+        window may be taken twice, at different noise levels.
     noise_multiplier
         sigma_DP of equation (5).
     max_grad_norm
         C of equation (5), the norm that a unit's gradient is clipped to.
-    samples_per_unit
-        Windows taken of each sampled unit, with replacement; their gradients are averaged. The same
-        window may be taken twice, at different noise levels.
     """
 
-    steps: int
-    expected_batch_size: int
-    learning_rate: float
-    noise_multiplier: float
-    max_grad_norm: float
-    samples_per_unit: int = 1
+    steps: int = Field(default=1000, gt=0)
+    expected_batch_size: int = Field(default=256, gt=0)
+    samples_per_unit: int = Field(default=4, gt=0)
+    noise_multiplier: float = Field(default=1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,10 @@ class PrivateTraining:
 
     Parameters
     ----------
-    config
+    settings
         Steps, sampling, clipping and noise.
+    learning_rate
+        Peak of the cycle.
     units
         The unit of privacy that each window belongs to, (n,).
     generator
@@ -100,7 +100,8 @@ class PrivateTraining:
         Gradients that an audit inserts.
     """
 
-    config: DpSgdConfig
+    settings: DpSgdSettings
+    learning_rate: float
     units: torch.Tensor
     generator: torch.Generator
     canaries: Canaries | None = None
@@ -147,21 +148,23 @@ class DpSgd:
     def __init__(self, network: nn.Module, losses: Losses, training: PrivateTraining) -> None:
         require_opacus()
         from opacus import GradSampleModule
+        from opacus.optimizers import DPOptimizer
 
         self.network, self.losses = network, losses
-        self.config, self.generator = training.config, training.generator
-        self.canaries = training.canaries
+        self.settings, self.generator = training.settings, training.generator
+        self.learning_rate, self.canaries = training.learning_rate, training.canaries
         _, unit, self.counts = training.units.unique(return_inverse=True, return_counts=True)
         self.order = unit.argsort(stable=True)  # windows unit by unit
         self.first = self.counts.cumsum(0) - self.counts
-        self.probability = min(1.0, self.config.expected_batch_size / len(self.counts))
+        self.probability = min(1.0, self.settings.expected_batch_size / len(self.counts))
         self.parameters = [one for one in network.parameters() if one.requires_grad]
         self.module = GradSampleModule(network, loss_reduction="sum")
-        self.optimizer = private_optimizer(
-            torch.optim.Adam(self.parameters, lr=self.config.learning_rate),
-            self.config,
-            self.probability * len(self.counts),
-            self.generator,
+        self.optimizer = DPOptimizer(  # clips, adds noise, divides by the expected number
+            torch.optim.Adam(self.parameters, lr=self.learning_rate),
+            noise_multiplier=self.settings.noise_multiplier,
+            max_grad_norm=self.settings.max_grad_norm,
+            expected_batch_size=self.probability * len(self.counts),
+            generator=self.generator,
         )
         if self.canaries:
             observe = self.canaries.observe
@@ -171,14 +174,14 @@ class DpSgd:
     @property
     def spent(self) -> PrivacySpent:
         """What was spent so far."""
-        return PrivacySpent(self.config.noise_multiplier, self.probability, self.taken)
+        return PrivacySpent(self.settings.noise_multiplier, self.probability, self.taken)
 
     def sample(self) -> torch.Tensor:
         """Poisson sampling: positions of windows (units, samples per unit), possibly none."""
         device = self.counts.device
         draws = torch.rand(len(self.counts), generator=self.generator, device=device)
         units = (draws < self.probability).nonzero().flatten()
-        shape = (len(units), self.config.samples_per_unit)
+        shape = (len(units), self.settings.samples_per_unit)
         part = torch.rand(shape, generator=self.generator, device=device)
         count = self.counts[units].unsqueeze(1)
         place = (part * count).long().minimum(count - 1)
@@ -186,17 +189,17 @@ class DpSgd:
 
     def step(self, windows: torch.Tensor) -> None:
         """One step on sampled windows; lines 7 to 9 of algorithm 1."""
-        progress = min(1.0, self.taken / self.config.steps)
-        set_learning_rate(self.optimizer, self.config.learning_rate * one_cycle(progress))
+        progress = min(1.0, self.taken / self.settings.steps)
+        set_learning_rate(self.optimizer, self.learning_rate * one_cycle(progress))
         self.optimizer.zero_grad(set_to_none=True)
         self.network.train()
         if len(windows):
             with _without_hook_warning():
                 self.losses(windows.flatten()).sum().backward()
         for one in self.parameters:
-            # Without any sampled unit the sum is empty, and noise alone is added.
+            # The mean gradient of each unit's windows; without any unit noise alone is added.
             rows = one.grad_sample if len(windows) else one.new_zeros(0, *one.shape)  # type: ignore[attr-defined]
-            one.grad_sample = _per_unit(rows, self.config.samples_per_unit)  # type: ignore[attr-defined]
+            one.grad_sample = rows.unflatten(0, windows.shape).mean(1)  # type: ignore[attr-defined]
         if self.canaries:
             self.canaries.insert(self.parameters, self.probability)
         self.optimizer.step()
@@ -232,46 +235,25 @@ def train_privately(
     """Train a network by DP-SGD alone; returns what that spent.
 
     >>> network, x = nn.Linear(1, 1), torch.ones(64, 1)
-    >>> config = DpSgdConfig(60, 32, learning_rate=0.2, noise_multiplier=0.5, max_grad_norm=1.0)
+    >>> settings = DpSgdSettings(
+    ...     steps=60, expected_batch_size=32, samples_per_unit=1, noise_multiplier=0.5
+    ... )
+    >>> training = PrivateTraining(settings, 0.2, torch.arange(64), secret_generator("cpu", seed=0))
     >>> spent = train_privately(
-    ...     "a line", network, lambda index: (network(x[index]) - 3).square().mean(1),
-    ...     PrivateTraining(config, torch.arange(64), secret_generator("cpu", seed=0)),
+    ...     "a line", network, lambda index: (network(x[index]) - 3).square().mean(1), training
     ... )
     >>> abs(network(x[:1]).item() - 3) < 0.3, spent.sampling_probability
     (True, 0.5)
     """
     dp_sgd = DpSgd(network, losses, training)
     try:
-        for _ in track(range(training.config.steps), stage):
+        for _ in track(range(training.settings.steps), stage):
             dp_sgd.step(dp_sgd.sample())
             if after_step:
                 after_step()
     finally:
         dp_sgd.close()
     return dp_sgd.spent
-
-
-def private_optimizer(
-    optimizer: torch.optim.Optimizer,
-    config: DpSgdConfig,
-    expected_batch_size: float,
-    generator: torch.Generator,
-) -> Any:
-    """Opacus' optimizer: clips each gradient, adds noise, divides by the expected number."""
-    from opacus.optimizers import DPOptimizer
-
-    return DPOptimizer(
-        optimizer,
-        noise_multiplier=config.noise_multiplier,
-        max_grad_norm=config.max_grad_norm,
-        expected_batch_size=expected_batch_size,
-        generator=generator,
-    )
-
-
-def _per_unit(rows: torch.Tensor, samples: int) -> torch.Tensor:
-    """The mean gradient of each unit's windows."""
-    return rows if samples == 1 else rows.unflatten(0, (len(rows) // samples, samples)).mean(1)
 
 
 @contextmanager

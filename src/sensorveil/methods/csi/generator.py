@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from sensorveil.methods.base import Capabilities
 from sensorveil.methods.csi.class_generator import ClassGenerator
 from sensorveil.methods.csi.dp_sgd import (
     Canaries,
-    DpSgdConfig,
+    DpSgdSettings,
     PrivacySpent,
     PrivateTraining,
     compute_epsilon,
@@ -118,13 +119,11 @@ class TrainingSettings(Settings):
     classifier_epochs: int = Field(default=40, gt=0)
 
 
-class PrivacySettings(Settings):
-    """The second phase and DP-SGD.
+class PrivacySettings(DpSgdSettings):
+    """The second phase and DP-SGD; the other settings are those of `DpSgdSettings`.
 
     Parameters
     ----------
-    steps, expected_batch_size, samples_per_unit, noise_multiplier, max_grad_norm
-        As in `DpSgdConfig`.
     delta
         Delta that the epsilon is stated at.
     unit
@@ -140,11 +139,6 @@ class PrivacySettings(Settings):
         Draw the noise from the run's seed. Then nothing is promised.
     """
 
-    steps: int = Field(default=1000, gt=0)
-    expected_batch_size: int = Field(default=256, gt=0)
-    samples_per_unit: int = Field(default=4, gt=0)
-    noise_multiplier: float = Field(default=1.0, gt=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Literal["window", "person"] = "window"
     denoiser_weight: float = Field(default=1.0, ge=0)
@@ -173,7 +167,7 @@ class CsiSettings(Settings):
 
     mode: Literal["plain", "hybrid", "hybrid-dp", "dp"] = "plain"
     phases: Literal["kept", "aligned"] = "kept"
-    sampler: str = "dpm-solver++"
+    sampler: Literal["ddim", "dpm-solver++", "rf-diffusion"] = "dpm-solver++"
     sampling_steps: int = Field(default=20, gt=0)
     guidance_scale: float = Field(default=0.0, ge=0)
     network: NetworkSettings = NetworkSettings()
@@ -183,9 +177,6 @@ class CsiSettings(Settings):
 
     def check(self) -> None:
         """Refuse settings that exclude each other."""
-        samplers = (*SAMPLERS, "rf-diffusion")
-        if self.sampler not in samplers:
-            raise refuse_unknown("sampler", self.sampler, samplers)
         levels, blur = self.degradation.levels, self.degradation.blur
         self.require(
             self.sampling_steps <= levels, "sampling_steps", f"at most {levels}, the levels"
@@ -272,28 +263,25 @@ class CsiGenerator(ClassGenerator):
     settings: CsiSettings
 
     canaries: Canaries | None = None
-    """What an audit inserts among the generator's private gradients (`audit/one_run.py`)."""
+    """What an audit inserts among the generator's private gradients (`audit/donors/one_run.py`)."""
 
     # Training.
 
     def _train(self, windows: Windows) -> Guarantee:
         """Algorithm 1 up to line 15, or DP-SGD, by mode."""
-        mode, privacy = self.settings.mode, self.settings.privacy
+        mode, settings = self.settings.mode, self.settings.training
         network, denoiser = self.network_, self.denoiser_
-        averaged = AveragedWeights(network, self.settings.training.ema_decay)
-        spent: list[PrivacySpent] = []
+        weight = self.settings.privacy.denoiser_weight
+        averaged = AveragedWeights(network, settings.ema_decay)
         if mode != "plain":
             require_opacus()
+        public = private = windows
+        if mode == "hybrid-dp":
+            is_public = self._is_public(windows)
+            public, private = windows.select(is_public), windows.select(~is_public)
         if mode != "dp":  # lines 1 to 3
-            public = windows.select(self._is_public(windows)) if mode == "hybrid-dp" else windows
-            training = self.settings.training
-            config = TrainConfig(training.epochs, training.batch_size, training.learning_rate)
-            self._train_classifier(
-                public,
-                TrainConfig(
-                    training.classifier_epochs, training.batch_size, training.learning_rate
-                ),
-            )
+            config = TrainConfig(settings.epochs, settings.batch_size, settings.learning_rate)
+            self._train_classifier(public, replace(config, epochs=settings.classifier_epochs))
             self.metrics_["generator_loss"] = pretrain(
                 network,
                 self._training_data(public),
@@ -302,36 +290,30 @@ class CsiGenerator(ClassGenerator):
                 averaged,
                 self.checkpoint,
             )
-        private = windows.select(~self._is_public(windows)) if mode == "hybrid-dp" else windows
-        data, private_training = self._training_data(private), self._private_training(private)
+        data, training = self._training_data(private), self._private_training(private)
+        spent: list[PrivacySpent] = []
         with seeded(derived_seed(self.seed, _LEVEL_SEED)):  # noise levels are no secret
             if mode == "hybrid":  # lines 4 to 15
-                finetune_hybrid(network, denoiser, data, private_training, privacy.denoiser_weight)
+                finetune_hybrid(network, denoiser, data, training, weight)
             elif mode == "hybrid-dp":
-                spent.append(
-                    finetune_dp(network, denoiser, data, private_training, privacy.denoiser_weight)
-                )
+                spent = [finetune_dp(network, denoiser, data, training, weight)]
             elif mode == "dp":
-                spent.append(self._train_classifier_privately(private))
-                spent.append(train_dp(network, data, private_training, averaged))
+                spent = [
+                    train_privately(
+                        "private classifier",
+                        self.classifier_,
+                        self._classifier_losses(private),
+                        replace(training, canaries=None),
+                    ),
+                    train_dp(network, data, training, averaged),
+                ]
         return self._guarantee_of(spent)
-
-    def _train_classifier_privately(self, windows: Windows) -> PrivacySpent:
-        classifier = self.classifier_
-        signals, labels = windows.on(self.device), self._labels(windows)
-        training = self._private_training(windows, canaries=None)
-        return train_privately(
-            "private classifier",
-            classifier,
-            lambda index: classifier.losses(signals[index], labels[index]),
-            training,
-        )
 
     def _training_data(self, windows: Windows) -> TrainingData:
         signals, length = windows.on(self.device), self.shape_[-1]
         return TrainingData(
             lambda index: signals[index],
-            self._one_hot(self._codes(windows)),
+            self._conditions(self._codes(windows)),
             self._degradation(length),
         )
 
@@ -378,26 +360,17 @@ class CsiGenerator(ClassGenerator):
             codes.append(people.index(name))
         return np.isin(windows.subject, codes)
 
-    def _private_training(
-        self, windows: Windows, canaries: Canaries | Literal["own"] | None = "own"
-    ) -> PrivateTraining:
+    def _private_training(self, windows: Windows) -> PrivateTraining:
         privacy = self.settings.privacy
-        config = DpSgdConfig(
-            privacy.steps,
-            privacy.expected_batch_size,
-            self.settings.training.learning_rate,
-            privacy.noise_multiplier,
-            privacy.max_grad_norm,
-            privacy.samples_per_unit,
-        )
         units = np.arange(len(windows)) if privacy.unit == "window" else windows.subject
         promised = self.settings.mode != "hybrid" and not privacy.repeatable
         seed = None if promised else derived_seed(self.seed, _NOISE_SEED)
         return PrivateTraining(
-            config,
+            privacy,
+            self.settings.training.learning_rate,
             torch.from_numpy(units.astype(np.int64)).to(self.device),
             secret_generator(self.device, seed),
-            self.canaries if canaries == "own" else canaries,
+            self.canaries,
         )
 
     # Sampling.
@@ -432,18 +405,19 @@ class CsiGenerator(ClassGenerator):
         """
         self._check_fitted()
         self._check_alike(windows)
+        codes = self._kept_codes(windows)
+        conditions = self._conditions(codes)
         generator = torch.Generator().manual_seed(seed)
         degradation = self._degradation(self.shape_[-1])
         last = len(degradation) - 1
 
-        def restored(x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        def restored(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
             noisy = degradation.degraded(x, drawn_noise(x, generator), last)
-            t = torch.full((len(x),), last, device=x.device)
-            denoised: torch.Tensor = self.denoiser_(self.network_(noisy, t, condition))
+            t = torch.full_like(index, last)
+            denoised: torch.Tensor = self.denoiser_(self.network_(noisy, t, conditions[index]))
             return denoised
 
-        made = self._by_batch(windows, restored).numpy()
-        return self._as_windows(made, self._kept_codes(windows))
+        return self._as_windows(self._by_batch(self._standard(windows), restored).numpy(), codes)
 
     def _losses(
         self, x: torch.Tensor, condition: torch.Tensor, generator: torch.Generator
@@ -470,6 +444,5 @@ class CsiGenerator(ClassGenerator):
                 is_complex=self.complex_,
             )
         with seeded(derived_seed(self.seed, _DENOISER_SEED)):
-            channels = self.shape_[0] * (2 if self.complex_ else 1)
-            self.denoiser_ = DenoisingModel(channels, max(1, size.width // 2))
+            self.denoiser_ = DenoisingModel(self.hook_shape[0], max(1, size.width // 2))
         return {"generator": self.network_, "denoiser": self.denoiser_}

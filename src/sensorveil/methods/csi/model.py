@@ -21,17 +21,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import nn
 
 from sensorveil.classifiers import with_magnitudes
 from sensorveil.diffusion.schedule import CLEAN, NoiseSchedule, drawn_noise
-from sensorveil.errors import Refusal, refuse_unknown
-
-NOISE_SUMS = ("variances", "amplitudes")
-"""How the noise of several levels adds up."""
-
+from sensorveil.errors import Refusal
 
 # The forward process, equations (11) to (13).
 
@@ -66,7 +63,7 @@ class Degradation:
         first_beta: float,
         last_beta: float,
         blur: float = 0.0,
-        noise_sum: str = "variances",
+        noise_sum: Literal["variances", "amplitudes"] = "variances",
     ) -> Degradation:
         """Levels whose beta = 1 - alpha grows linearly.
 
@@ -84,8 +81,6 @@ class Degradation:
             same noise; "amplitudes" does what the paper and its code do. It is independent, so that
             variances add up; "variances" does that.
         """
-        if noise_sum not in NOISE_SUMS:
-            raise refuse_unknown("noise_sum", noise_sum, NOISE_SUMS)
         beta = torch.linspace(first_beta, last_beta, levels, dtype=torch.float64)
         time = torch.arange(length, dtype=torch.float64) - length / 2
         t = torch.arange(1, levels + 1, dtype=torch.float64)[:, None]
@@ -93,9 +88,9 @@ class Degradation:
         gamma = (1 - beta).cumprod(0).sqrt()[:, None] * gaussian / gaussian.mean(1, keepdim=True)
         # sigma_t / gamma_t, equation (12): the sum over s of sqrt(1 - alpha_s) / gamma_s.
         terms = beta.sqrt()[:, None] / gamma
-        by_amplitude = noise_sum == "amplitudes"
-        ratio = terms.cumsum(0) if by_amplitude else terms.square().cumsum(0).sqrt()
-        return cls(gamma, gamma * ratio)
+        if noise_sum == "amplitudes":
+            return cls(gamma, gamma * terms.cumsum(0))
+        return cls(gamma, gamma * terms.square().cumsum(0).sqrt())
 
     def __len__(self) -> int:
         return len(self.signal)

@@ -43,14 +43,11 @@ class TrainingData:
         The one-hot kept classes of all windows, (n, sum of classes).
     degradation
         The forward process.
-    condition_dropout
-        The share of windows whose condition is null.
     """
 
     windows: Gather
     conditions: torch.Tensor
     degradation: Degradation
-    condition_dropout: float = CONDITION_DROPOUT
 
     def restored(
         self, network: nn.Module, index: torch.Tensor
@@ -58,7 +55,7 @@ class TrainingData:
         """Windows at some positions, and f_theta's restoration of them at random levels."""
         clean = self.windows(index)
         t = torch.randint(len(self.degradation), (len(clean),), device=clean.device)
-        conditioned = torch.rand(len(clean), 1, device=clean.device) >= self.condition_dropout
+        conditioned = torch.rand(len(clean), 1, device=clean.device) >= CONDITION_DROPOUT
         x = self.degradation.degraded(clean, torch.randn_like(clean), t)
         return clean, network(x, t, self.conditions[index] * conditioned)
 
@@ -95,8 +92,7 @@ def pretrain(
         lambda index: data.losses(network, index).mean(),
         after_step=lambda: averaged.update(network),
     )
-    device = data.conditions.device
-    count = len(data.conditions)
+    count, device = len(data.conditions), data.conditions.device
     (losses,) = train(
         "generator", [target], count, config, seed, device, checkpoint, extra_state=averaged
     )
@@ -119,11 +115,10 @@ def finetune_hybrid(
     """
     require_gradient_of_private_modules(network)
     dp_sgd = DpSgd(network, lambda index: data.losses(network, index), training)
-    rate = training.config.learning_rate
-    theta = torch.optim.Adam(network.parameters(), lr=rate)
-    phi = torch.optim.Adam(denoiser.parameters(), lr=rate)
+    theta = torch.optim.Adam(network.parameters(), lr=training.learning_rate)
+    phi = torch.optim.Adam(denoiser.parameters(), lr=training.learning_rate)
     try:
-        for _ in track(range(training.config.steps), "hybrid"):  # line 5
+        for _ in track(range(training.settings.steps), "hybrid"):  # line 5
             batch = dp_sgd.sample()  # line 6
             require_gradient_of_private_modules(network)
             dp_sgd.step(batch)  # lines 7 to 9: theta_att and theta_embed

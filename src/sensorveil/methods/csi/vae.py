@@ -6,6 +6,8 @@ Models (2015). The CSI paper gives no sizes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from pydantic import Field
 from torch import nn
@@ -131,17 +133,15 @@ class CsiVae(ClassGenerator):
 
     def _train(self, windows: Windows) -> Guarantee:
         settings, network = self.settings, self.network_
-        config = TrainConfig(
-            settings.classifier_epochs, settings.batch_size, settings.learning_rate
-        )
-        self._train_classifier(windows, config)
-        signals, conditions = windows.on(self.device), self._one_hot(self._codes(windows))
+        config = TrainConfig(settings.epochs, settings.batch_size, settings.learning_rate)
+        self._train_classifier(windows, replace(config, epochs=settings.classifier_epochs))
+        signals, conditions = windows.on(self.device), self._conditions(self._codes(windows))
         self.metrics_["generator_loss"] = train_network(
             "generator",
             network,
             lambda index: network.losses(signals[index], conditions[index]).mean(),
             len(windows),
-            TrainConfig(settings.epochs, settings.batch_size, settings.learning_rate),
+            config,
             derived_seed(self.seed, _GENERATOR_SEED),
             self.device,
             self.checkpoint,

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
 
-from sensorveil.audit.membership import (
+from sensorveil.audit.donors.membership import (
     MembershipAttack,
     Target,
     Trainer,
@@ -38,8 +40,7 @@ def logit_score(attribute: str) -> Score:
     def score(model: Target, windows: Windows) -> np.ndarray:
         logs = model.log_probabilities(windows).astype(np.float64)
         is_true = np.eye(logs.shape[1], dtype=bool)[windows.codes(attribute)]
-        others = np.logaddexp.reduce(np.where(is_true, -np.inf, logs), axis=1)
-        return logs[is_true] - others
+        return logs[is_true] - logsumexp(np.where(is_true, -np.inf, logs), axis=1)
 
     return score
 
@@ -150,8 +151,7 @@ def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray)
         variance = np.nanmean((own - centre) ** 2, axis=0)
         if len(scores) < MIN_MODELS_FOR_OWN_VARIANCE:
             variance = np.full_like(variance, variance.mean())
-        variance = np.maximum(variance, 1e-12)
-        logs.append(-((asked - centre) ** 2) / (2 * variance) - np.log(variance) / 2)
+        logs.append(norm.logpdf(asked, centre, np.sqrt(np.maximum(variance, 1e-12))))
     return logs[0] - logs[1]
 
 

@@ -1,24 +1,26 @@
 """What generated windows reveal about their donors, and how good they are: tables I and II.
 
-Donors are the people in a generator's training set. As in section VI-B of the CSI paper, a
-classifier is trained on generated windows and attacked: do its answers tell which windows the
-generator was trained on? The same windows are compared with real ones.
+As in section VI-B of the CSI paper, a classifier is trained on generated windows and attacked: do
+its answers tell which windows the generator was trained on? The same windows are compared with real
+ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from scipy.stats import sem
 
-from sensorveil.audit.likeness import Likeness
-from sensorveil.audit.lira import Score, lira_in_turn, logit_score, reconstruction_score
-from sensorveil.audit.membership import MembershipAttack, Target, divide, shadow_attack
+from sensorveil.audit.donors.likeness import Likeness
+from sensorveil.audit.donors.lira import Score, lira_in_turn, logit_score, reconstruction_score
+from sensorveil.audit.donors.membership import MembershipAttack, Target, divide, shadow_attack
 from sensorveil.data.windows import Windows
-from sensorveil.errors import Refusal
+from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.methods.base import Obfuscator
 from sensorveil.methods.csi import ClassGenerator, CsiGenerator, released_for_training
 from sensorveil.methods.guarantee import Guarantee
@@ -82,7 +84,7 @@ class TargetModel:
 
 @dataclass(frozen=True, eq=False)
 class DonorData:
-    """The windows of a study, its policy, and who trains and scores.
+    """The windows of a study, its policy, and what trains the classifiers under attack.
 
     Parameters
     ----------
@@ -92,8 +94,6 @@ class DonorData:
         The policy of all methods; `keep` is what classifiers predict.
     classify
         Trains a classifier on released windows, with a seed.
-    likeness
-        Fitted; SSIM and FID.
     public_people
         Names of the people who are not attacked.
     groups
@@ -104,18 +104,20 @@ class DonorData:
     keep: str
     hide: str
     classify: Callable[[Windows, int], Target]
-    likeness: Likeness | None = None
     public_people: Sequence[str] = ()
     groups: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse public people who are unknown, before any training."""
+        self.is_public()
+
     def is_public(self) -> np.ndarray:
         """Which windows are of public people, (n,)."""
-        people, codes = self.windows.classes["subject"], []
+        people = self.windows.classes["subject"]
         for name in self.public_people:
             if name not in people:
-                raise Refusal(f"public person '{name}' is unknown; known: {', '.join(people)}")
-            codes.append(people.index(name))
-        public = np.isin(self.windows.subject, codes)
+                raise refuse_unknown("public person", name, people)
+        public = np.isin(np.array(people)[self.windows.subject], list(self.public_people))
         if public.all():
             raise Refusal("all people are public; there is nobody to attack")
         return public
@@ -148,6 +150,7 @@ class DonorData:
 def donor_study(
     contenders: Sequence[Contender],
     data: DonorData,
+    likeness: Likeness,
     seeds: Sequence[int] = (0, 1, 2),
     lira_models: int = 0,
     on_result: Callable[[DonorStudy], None] | None = None,
@@ -164,6 +167,8 @@ def donor_study(
         The rows.
     data
         Windows, policy, classifiers.
+    likeness
+        Fitted; gives SSIM and FID.
     seeds
         Of the division and of all trainings.
     lira_models
@@ -171,11 +176,10 @@ def donor_study(
     on_result
         Called with the study so far after each step.
     """
-    data.private()  # refuse before any training
     study = DonorStudy(data.keep, data.hide)
     for seed in track(seeds, "seeds"):
         for contender in track(contenders, "contenders"):
-            study += _score(contender, data, seed)
+            study += _score(contender, data, likeness, seed)
             if on_result:
                 on_result(study)
     for contender in track(contenders if lira_models else (), "contenders"):
@@ -185,7 +189,7 @@ def donor_study(
     return study
 
 
-def _score(contender: Contender, data: DonorData, seed: int) -> DonorScore:
+def _score(contender: Contender, data: DonorData, likeness: Likeness, seed: int) -> DonorScore:
     """The shadow attack on one contender, and the likeness of its windows."""
     private, groups = data.private()
     attack, target = shadow_attack(
@@ -193,19 +197,15 @@ def _score(contender: Contender, data: DonorData, seed: int) -> DonorScore:
     )
     part = divide(groups, 4, seed)
     members, nonmembers = private.select(part == 0), private.select(part == 1)
-    likeness, made, method = data.likeness, target.windows, target.method
-    if likeness is None:
-        raise Refusal("a study needs a fitted Likeness")
+    guarantee = target.method.guarantee() if target.method else None
     if contender.restores:
-        ssim = likeness.ssim(members, made)
+        ssim = likeness.ssim(members, target.windows)
+        guarantee = Guarantee.none("each released window is made from a true one")
     else:
         rng = np.random.default_rng(derived_seed(seed, _PAIR_SEED))
-        ssim = likeness.ssim(nonmembers, made, rng)
-    guarantee = method.guarantee() if method else None
-    if guarantee and contender.restores:
-        guarantee = Guarantee.none("each released window is made from a true one")
+        ssim = likeness.ssim(nonmembers, target.windows, rng)
+    fid = likeness.fid(nonmembers, target.windows)
     privacy = guarantee.as_dict() if guarantee else None
-    fid = likeness.fid(nonmembers, made)
     return DonorScore(contender.name, seed, attack, ssim, fid, privacy)
 
 
@@ -243,18 +243,8 @@ class DonorScore:
 
     def figures(self) -> dict[str, float]:
         """What is averaged over seeds."""
-        attack = self.attack
-        return {
-            "auc": attack.auc,
-            "success_rate": attack.success_rate,
-            "tpr_at_1pct": attack.tpr_at_1pct,
-            "ssim": self.ssim,
-            "fid": self.fid,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**vars(self), "attack": self.attack.as_dict()}
+        own = {name: getattr(self.attack, name) for name in ("auc", "success_rate", "tpr_at_1pct")}
+        return {**own, "ssim": self.ssim, "fid": self.fid}
 
 
 @dataclass(frozen=True)
@@ -268,14 +258,8 @@ class LiraScore:
 
     def figures(self) -> dict[str, float]:
         """What is averaged over targets."""
-        found = {
-            name: getattr(self.attack, name) for name in ("auc", "tpr_at_1pct", "tpr_at_01pct")
-        }
-        return {f"lira_{self.of}_{name}": v for name, v in found.items() if v is not None}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**vars(self), "attack": self.attack.as_dict()}
+        own = {name: getattr(self.attack, name) for name in ("auc", "tpr_at_1pct", "tpr_at_01pct")}
+        return {f"lira_{self.of}_{name}": v for name, v in own.items() if v is not None}
 
 
 @dataclass(frozen=True)
@@ -307,39 +291,39 @@ class DonorStudy:
             return replace(self, scores=(*self.scores, more))
         return replace(self, lira=(*self.lira, *more))
 
+    def _all(self) -> tuple[DonorScore | LiraScore, ...]:
+        return (*self.scores, *self.lira)
+
     def contenders(self) -> tuple[str, ...]:
         """The names of the rows, in their order."""
         return tuple(dict.fromkeys(score.contender for score in self._all()))
 
-    def _all(self) -> list[DonorScore | LiraScore]:
-        """All scores, by seed and then by target."""
-        by_target = sorted(self.lira, key=lambda score: score.target)
-        return [*sorted(self.scores, key=lambda score: score.seed), *by_target]
-
-    def values(self, contender: str, figure: str) -> np.ndarray:
-        """A figure for each seed or target."""
-        own = [s.figures() for s in self._all() if s.contender == contender]
-        return np.array([figures[figure] for figures in own if figure in figures])
+    def values(self, contender: str, figure: str) -> dict[int, float]:
+        """A figure by seed or by target."""
+        own = [score for score in self._all() if score.contender == contender]
+        found = {
+            score.seed if isinstance(score, DonorScore) else score.target: score.figures()[figure]
+            for score in own
+            if figure in score.figures()
+        }
+        return dict(sorted(found.items()))
 
     def mean(self, contender: str, figure: str) -> tuple[float, float | None] | None:
         """A figure's mean, and its standard deviation if there are several values."""
-        found = self.values(contender, figure)
+        found = np.array([*self.values(contender, figure).values()])
         if not len(found):
             return None
         return float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else None
 
     def steps(self, figure: str) -> list[Step]:
         """The differences of neighbours in the paper's order, over the seeds that both have."""
-        rows: dict[str, dict[int, float]] = {name: {} for name in ORDERS[figure]}
-        for score in self.scores:
-            if score.contender in rows:
-                rows[score.contender][score.seed] = score.figures()[figure]
+        rows = {name: self.values(name, figure) for name in ORDERS[figure]}
         found = []
         for above, below in pairwise([name for name, values in rows.items() if values]):
-            seeds = sorted({*rows[above]} & {*rows[below]})
+            seeds = sorted(rows[above].keys() & rows[below].keys())
             apart = np.array([rows[above][seed] - rows[below][seed] for seed in seeds])
-            error = float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else None
             if seeds:
+                error = float(sem(apart)) if len(seeds) > 1 else None
                 found.append(Step(above, below, float(apart.mean()), error))
         return found
 
@@ -357,10 +341,7 @@ class DonorStudy:
             for figure in score.figures():
                 means[score.contender][figure] = self.mean(score.contender, figure)
         return {
-            "keep": self.keep,
-            "hide": self.hide,
-            "scores": [score.as_dict() for score in self.scores],
-            "lira": [score.as_dict() for score in self.lira],
+            **asdict(self),
             "means": means,
             "paper_on_widar3": {name: dict(row) for name, row in PAPER.items()},
             "orders_held": self.orders(),
@@ -370,16 +351,12 @@ class DonorStudy:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> DonorStudy:
         """What `as_dict` gave."""
-        scores, lira = (
-            [{**one, "attack": MembershipAttack(**one["attack"])} for one in stored[kind]]
-            for kind in ("scores", "lira")
-        )
-        return cls(
-            stored["keep"],
-            stored["hide"],
-            tuple(DonorScore(**one) for one in scores),
-            tuple(LiraScore(**one) for one in lira),
-        )
+        try:
+            return TypeAdapter(cls).validate_python(stored)
+        except ValidationError as error:
+            raise Refusal(
+                f"this is no result of a donor study: {error.errors()[0]['msg']}"
+            ) from None
 
     @classmethod
     def join(cls, parts: Sequence[DonorStudy]) -> DonorStudy:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from sensorveil.audit.likeness import Likeness, spectrograms, ssim
+from sensorveil.audit.donors.likeness import Likeness, spectrograms, ssim
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sensorveil.audit.lira import (
+from sensorveil.audit.donors.lira import (
     balanced_halves,
     likelihood_ratios,
     lira,
@@ -91,19 +91,22 @@ def attacked(memory: float) -> float:
 
 
 def test_members_are_found_among_windows_that_differ_more_than_they_do():
-    """A threshold for all windows would find nearly nobody: windows differ by 5, members by 2."""
+    """One threshold for all windows would find few: windows differ by 5, members by 2."""
     assert attacked(2.0) > 0.9
     assert attacked(0.0) < 0.1
 
 
 def test_each_model_is_the_target_once():
-    """All are found out by the others, by the score that tells; by one of chance none is."""
+    """The others find its members by a score of memory, and by a score of chance they do not."""
     noise = np.random.default_rng(8)
-    scores = {"own": lambda model, _: model, "luck": lambda model, _: noise.normal(size=len(model))}
+    scores = {
+        "own": lambda model, _: model,
+        "chance": lambda model, _: noise.normal(size=len(model)),
+    }
     found = lira_in_turn(remembering(2.0), scores, windows(), models=8, seed=2)
     assert {(attack.members, attack.nonmembers) for attack in found["own"]} == {(200, 200)}
     assert min(attack.tpr_at_1pct for attack in found["own"]) > 0.8
-    assert np.mean([attack.auc for attack in found["luck"]]) == pytest.approx(0.5, abs=0.03)
+    assert np.mean([attack.auc for attack in found["chance"]]) == pytest.approx(0.5, abs=0.03)
     for models in (2, 5):
         with pytest.raises(Refusal, match="no pairs"):
             lira_in_turn(remembering(2.0), scores, windows(), models)

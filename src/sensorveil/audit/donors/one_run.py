@@ -60,10 +60,10 @@ class GradientCanaries:
         """Append a row for each inserted canary that is sampled."""
         weights = self._own_weights(parameters)
         sampled = self.inserted & (self.rng.random(len(self.inserted)) < sampling_probability)
-        own = weights[torch.from_numpy(sampled)]
-        rows = torch.zeros(len(own), sum(one.numel() for one in parameters))
+        own, sizes = weights[torch.from_numpy(sampled)], [one.numel() for one in parameters]
+        rows = torch.zeros(len(own), sum(sizes))
         rows[torch.arange(len(own)), own] = self.max_grad_norm
-        parts = rows.split([one.numel() for one in parameters], dim=1)
+        parts = rows.split(sizes, dim=1)
         for one, part in zip(parameters, parts, strict=True):
             gradients = part.view(-1, *one.shape).to(one)
             one.grad_sample = torch.cat([one.grad_sample, gradients])  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sensorveil.audit.augmentation import Augmentation, concatenate, measure_augmentation
+from sensorveil.audit.donors.augmentation import Augmentation, measure_augmentation
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
@@ -69,10 +69,10 @@ def test_the_table_against_counting():
     assert found.gain.value > 0.02
     assert found.real.people == 4
     assert found.real.low <= found.real.value <= found.real.high
-    told = found.as_dict()
-    assert told["gain"]["value"] == found.gain.value
-    assert told["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
-    again = Augmentation.join([told, told])
+    written = found.as_dict()
+    assert written["gain"]["value"] == found.gain.value
+    assert written["paper_on_widar3"]["cross-domain activity"]["real"] == 0.652
+    again = Augmentation.join([written, written])
     assert (again.gain.seeds, again.gain.spread) == (2, 0.0)
     assert again.gain.value == pytest.approx(found.gain.value)
 
@@ -99,40 +99,35 @@ def test_parts_of_other_people_are_not_joined():
     tables = [np.ones((1, people, 3), int) for people in (2, 3)]
     with pytest.raises(Refusal, match="other people"):
         Augmentation.join([Augmentation("activity", table).as_dict() for table in tables])
-    told = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
+    parts = [Augmentation(name, tables[0]).as_dict() for name in ("activity", "subject")]
     with pytest.raises(Refusal, match="another attribute"):
-        Augmentation.join(told)
-
-
-def test_joined_is_one_to_one_and_keeps_names():
-    some = windows(10, 3)
-    both = concatenate(some, some, "activity")
-    assert len(both) == 20
-    assert both.classes["activity"] == ("low", "high")
-    np.testing.assert_array_equal(both.signal[10:], some.signal)
-    assert both.channels == some.channels
+        Augmentation.join(parts)
 
 
 def test_both_are_trained_equally_long():
-    sizes = []
+    learnt: list[Windows] = []
 
     def train(some: Windows, seed: int) -> Nearest:
-        sizes.append(len(some))
+        learnt.append(some)
         return Nearest(some)
 
+    own = windows(20, 4)
     measure_augmentation(
         {"none": lambda seed: NoObfuscation(seed=seed)},
-        [split(windows(20, 4), windows(12, 5))],
+        [split(own, windows(12, 5))],
         "activity",
         "subject",
         train=train,
         seeds=(0,),
     )
-    assert sizes == [40, 40]
+    assert [len(some) for some in learnt] == [40, 40]
+    for some in learnt:
+        assert (some.classes["activity"], some.channels) == (("low", "high"), own.channels)
+        np.testing.assert_allclose(some.signal, np.tile(own.signal, (2, 1, 1)), atol=1e-5)
 
 
-def test_several_generators_share_the_reader_of_real_windows():
-    """Each has the table that it has alone, and what is known is told after each seed."""
+def test_several_generators_share_the_classifier_of_real_windows():
+    """Each has the table that it has alone; the results so far are given after each seed."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
     makes = {
         "none": lambda seed: NoObfuscation(seed=seed),
@@ -140,26 +135,26 @@ def test_several_generators_share_the_reader_of_real_windows():
     }
     trained, seen = [], []
 
-    def reader(some: Windows, seed: int) -> Nearest:
+    def classifier(some: Windows, seed: int) -> Nearest:
         trained.append(seed)
         return Nearest(some)
 
-    def asked(some: dict) -> dict[str, Augmentation]:
+    def measured(some: dict) -> dict[str, Augmentation]:
         return measure_augmentation(
             some,
             [split(train, test)],
             "activity",
             "subject",
-            train=reader,
+            train=classifier,
             seeds=(0, 1),
             on_result=lambda found: seen.append(
                 {name: one.real.seeds for name, one in found.items()}
             ),
         )
 
-    both = asked(makes)
+    both = measured(makes)
     assert trained == [0, 0, 0, 1, 1, 1]  # one of real windows, and one for each generator
     assert seen == [{"none": 1, "perfect": 1}, {"none": 2, "perfect": 2}]
     for name, make in makes.items():
-        np.testing.assert_array_equal(both[name].table, asked({name: make})[name].table)
+        np.testing.assert_array_equal(both[name].table, measured({name: make})[name].table)
     assert both["perfect"].gain.value > both["none"].gain.value == 0

@@ -3,13 +3,13 @@
 The attack of the CSI paper is the first of Salem and others (ML-Leaks, 2018): a shadow model,
 trained as the target was, shows how confident models are on windows that they were trained on, and
 on others. It sees the target's posteriors only, so the target may be any classifier: one trained on
-raw windows, or (`donors.py`) on those that a method released.
+raw windows, or (`study.py`) on those that a method released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,10 +66,6 @@ class MembershipAttack:
     members: int
     nonmembers: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def evaluate_attack(
     name: str, scores: np.ndarray, is_member: np.ndarray, threshold: float | None = None
@@ -88,15 +84,17 @@ def evaluate_attack(
         success = ((true_positives + 1 - false_positives) / 2).max()
     else:
         success = ((members >= threshold).mean() + (nonmembers < threshold).mean()) / 2
-    enough = len(nonmembers) >= 1000
+    at_1pct, at_01pct = (
+        float(true_positives[false_positives <= rate].max()) for rate in (0.01, 0.001)
+    )
     return MembershipAttack(
-        name=name,
-        auc=float(roc_auc_score(is_member, scores)),
-        success_rate=float(success),
-        tpr_at_1pct=float(true_positives[false_positives <= 0.01].max()),
-        tpr_at_01pct=float(true_positives[false_positives <= 0.001].max()) if enough else None,
-        members=len(members),
-        nonmembers=len(nonmembers),
+        name,
+        float(roc_auc_score(is_member, scores)),
+        float(success),
+        at_1pct,
+        at_01pct if len(nonmembers) >= 1000 else None,
+        len(members),
+        len(nonmembers),
     )
 
 

@@ -8,6 +8,7 @@ Wi-Fi card rotates the phases of each packet at random.
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from sensorveil.errors import Refusal
 from sensorveil.files import written_file
 
 _FLOOR = 1e-12
+"""Of power, so that silence has decibels."""
 
 
 def spectrograms(signal: np.ndarray) -> np.ndarray:
@@ -36,12 +38,17 @@ def spectrograms(signal: np.ndarray) -> np.ndarray:
     if length < 8:
         raise Refusal(f"a spectrogram needs windows of 8 samples or more; these have {length}")
     frame = length // 4
-    centred = magnitude - magnitude.mean(-1, keepdims=True, dtype=np.float64)
-    frames = np.lib.stride_tricks.sliding_window_view(centred, frame, axis=-1)
-    frames = frames[..., :: max(1, frame // 8), :]  # (n, channels, times, frame)
-    hann = np.sin(np.pi * (np.arange(frame) + 0.5) / frame) ** 2
-    power = np.abs(np.fft.rfft(frames * hann, axis=-1)) ** 2
-    return 10 * np.log10(np.swapaxes(power.mean(1), 1, 2) + _FLOOR)
+    centred = torch.from_numpy(magnitude - magnitude.mean(-1, keepdims=True, dtype=np.float64))
+    frames = torch.stft(
+        centred.flatten(0, 1),
+        frame,
+        hop_length=max(1, frame // 8),
+        window=(math.pi * (torch.arange(frame, dtype=torch.float64) + 0.5) / frame).sin() ** 2,
+        center=False,
+        return_complex=True,
+    )
+    power = frames.abs().square().unflatten(0, magnitude.shape[:2]).mean(1)
+    return (10 * (power + _FLOOR).log10()).numpy()
 
 
 def ssim(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -10,16 +10,15 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from sensorveil.audit.one_run import (
+from sensorveil.audit.donors.one_run import (
     GradientCanaries,
     audit_one_run,
     epsilon_lower_bound,
     p_value,
 )
 from sensorveil.errors import Refusal
-from sensorveil.methods.csi import dp_sgd
 from sensorveil.methods.csi.dp_sgd import (
-    DpSgdConfig,
+    DpSgdSettings,
     PrivacySpent,
     PrivateTraining,
     compute_epsilon,
@@ -28,7 +27,9 @@ from sensorveil.methods.csi.dp_sgd import (
 )
 
 DELTA = 1e-5
-CONFIG = DpSgdConfig(16, 99, 1e-3, noise_multiplier=10.0, max_grad_norm=1.0)
+SETTINGS = DpSgdSettings(
+    steps=16, expected_batch_size=99, samples_per_unit=1, noise_multiplier=10.0
+)
 
 
 def test_ceilings_with_all_guesses_right():
@@ -64,8 +65,9 @@ def one_run(seed: int):
     net, x = nn.Linear(40, 40), torch.randn(20, 40)
     canaries = GradientCanaries(1000, 1.0, np.random.default_rng(seed))
 
-    def train(planted):
-        own = PrivateTraining(CONFIG, torch.arange(20), secret_generator("cpu", seed), planted)
+    def train(inserted):
+        noise = secret_generator("cpu", seed)
+        own = PrivateTraining(SETTINGS, 1e-3, torch.arange(20), noise, inserted)
         return train_privately(
             "audited", net, lambda index: (net(x[index]) - x[index]).square().mean(1), own
         )
@@ -74,7 +76,7 @@ def one_run(seed: int):
 
 
 def claimed() -> float:
-    return compute_epsilon([PrivacySpent(CONFIG.noise_multiplier, 1.0, CONFIG.steps)], DELTA)
+    return compute_epsilon([PrivacySpent(SETTINGS.noise_multiplier, 1.0, SETTINGS.steps)], DELTA)
 
 
 def test_the_bound_keeps_below_the_accountant():
@@ -84,30 +86,31 @@ def test_the_bound_keeps_below_the_accountant():
 
 def test_a_quarter_of_the_noise_is_found_out(monkeypatch: pytest.MonkeyPatch):
     """The training still says what it said before; only the gradients show the difference."""
-    honest = dp_sgd.private_optimizer
+    from opacus.optimizers import DPOptimizer
 
-    def weak(*given: object) -> object:
-        optimizer = honest(*given)
-        optimizer.noise_multiplier /= 4
-        return optimizer
+    honest = DPOptimizer.add_noise
 
-    monkeypatch.setattr(dp_sgd, "private_optimizer", weak)
+    def weak(optimizer: DPOptimizer) -> None:
+        optimizer.noise_multiplier = SETTINGS.noise_multiplier / 4
+        honest(optimizer)
+
+    monkeypatch.setattr(DPOptimizer, "add_noise", weak)
     bounds = [one_run(seed).bound for seed in range(10)]
     assert sum(bound > claimed() for bound in bounds) >= 9
 
 
-def test_canaries_that_nobody_sees_are_guessed_by_luck():
+def test_canaries_that_are_not_seen_are_guessed_by_chance():
     canaries = GradientCanaries(1000, 1.0, np.random.default_rng(0))
 
-    def unseen(planted: GradientCanaries):
-        planted.scores += np.random.default_rng(1).normal(size=1000)
+    def unseen(inserted: GradientCanaries):
+        inserted.scores += np.random.default_rng(1).normal(size=1000)
 
     found = audit_one_run(unseen, canaries, 200, DELTA)
     assert (found.guesses, found.canaries, found.bound) == (200, 1000, 0.0)
     assert 70 < found.right < 130
 
 
-def test_planted_rows_are_full_gradients_of_one_weight():
+def test_inserted_rows_are_full_gradients_of_one_weight():
     weights = [nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(8))]
     for weight in weights:
         weight.grad_sample = torch.zeros(2, *weight.shape)
@@ -143,4 +146,4 @@ def test_refusals():
     with pytest.raises(Refusal, match="a weight each"):
         canaries.insert(weights, sampling_probability=1.0)
     with pytest.raises(Refusal, match="guesses"):
-        audit_one_run(lambda planted: None, canaries, 21, DELTA)
+        audit_one_run(lambda inserted: None, canaries, 21, DELTA)
