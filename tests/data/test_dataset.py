@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from sensorveil.data.dataset import PREPARED, Dataset, GeneratedDataset
+from sensorveil.data.dataset import PREPARED, Dataset
 from sensorveil.data.io import validated
 from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -56,17 +56,6 @@ class Mine(Dataset):
 
 class Newer(Mine):
     version = 2
-
-
-class Made(GeneratedDataset):
-    name = "mine"
-    card = CARD  # type: ignore[assignment]
-    protocol = Mine.protocol  # type: ignore[assignment]
-    version = 1
-
-    def read(self, source: Path) -> Recordings:
-        signal = np.full((1, 30), float(self.options["value"]))
-        return Recordings((Recording("a", "ann", signal, {"act": "walk"}),), ("x",), 50.0)
 
 
 def laid(place: Path, value: float) -> Path:
@@ -138,9 +127,3 @@ def test_missing_and_empty_folders_say_what_to_download(home: Path, tmp_path: Pa
         Mine().corpus(tmp_path / "empty")
     with pytest.raises(Refusal, match=r"nothing at .*nowhere"):
         Mine().prepare(tmp_path / "nowhere", tmp_path / "out.safetensors")
-
-
-def test_made_data_takes_options_and_no_files(home: Path, tmp_path: Path) -> None:
-    assert level(Made(value=3)) == 3
-    with pytest.raises(Refusal, match="mine is made by a program and has no files"):
-        Made(value=3).corpus(tmp_path)

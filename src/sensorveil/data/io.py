@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 import warnings
@@ -290,8 +289,3 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         raise Refusal(f"{path} lacks an array: {error}") from None
     except _DAMAGED as error:
         raise Refusal(f"{path} is not a whole npz file ({error}); copy it again") from None
-
-
-def canonical_json(content: Any) -> str:
-    """JSON that depends on the values alone, not on the order of entries."""
-    return json.dumps(content, sort_keys=True, ensure_ascii=False)

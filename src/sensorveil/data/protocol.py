@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sensorveil.data.io import Section, canonical_json, validated
+from sensorveil.data.io import Section, validated
 from sensorveil.errors import Refusal, refuse_unknown
 
 
@@ -252,7 +253,7 @@ class Protocol(Section):
     @property
     def digest(self) -> str:
         """Sixteen digits that change with every value (but not with descriptions)."""
-        text = canonical_json(self.model_dump(mode="json"))
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rule(self, split: str | None) -> tuple[str, SplitRule]:

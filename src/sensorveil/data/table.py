@@ -31,6 +31,7 @@ class Table(Dataset):
     name = "table"
 
     def __init__(self) -> None:
+        super().__init__()
         self._place: Path | None = None
         self._content: tuple[Recordings, Protocol] | None = None
 

@@ -234,9 +234,14 @@ class Windows:
     def batch(self, index: np.ndarray | slice) -> np.ndarray:
         """A copy of some windows, (n, channels, length), in standard units where scaled."""
         view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
-        signal = np.moveaxis(view[..., self.offset[index], :], -2, 0)
+        return np.ascontiguousarray(
+            self._converted(np.moveaxis(view[..., self.offset[index], :], -2, 0))
+        )
+
+    def _converted(self, signal: np.ndarray) -> np.ndarray:
+        """A signal (n, channels, ..., samples) as recorded, in the units and numbers of `batch`."""
         if self.scaling is None:
-            return signal.copy()
+            return signal
         signal = self.scaling.apply(signal)
         return to_real(signal) if self.real else signal
 
@@ -439,12 +444,13 @@ def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarr
     >>> codes.tolist(), combinations.tolist()
     ([1, 0, 2], [[0, 0], [0, 1], [2, 1]])
     """
-    columns = np.stack([windows.codes(name) for name in attributes], axis=1)
-    known = (columns != UNKNOWN).all(1)
-    combinations, inverse = np.unique(columns[known], axis=0, return_inverse=True)
+    joint = windows.joint_codes(attributes)
+    known = joint != UNKNOWN
+    found, inverse = np.unique(joint[known], return_inverse=True)
     codes = np.full(len(windows), UNKNOWN)
-    codes[known] = inverse.reshape(-1)
-    return codes, combinations
+    codes[known] = inverse
+    counts = [len(windows.classes[name]) for name in attributes]
+    return codes, np.stack(np.unravel_index(found, counts), axis=1)
 
 
 def batches(count: int, device: str = "cpu", size: int = 0) -> Iterator[slice]:
@@ -474,12 +480,7 @@ class DeviceWindows:
     def __init__(self, windows: Windows, device: str | torch.device) -> None:
         import torch  # not above: listing or loading data does not need it
 
-        store = torch.from_numpy(windows.store).to(device)
-        if windows.scaling is not None:
-            mean = torch.from_numpy(windows.scaling.mean).to(device)
-            store = (store - mean) / torch.from_numpy(windows.scaling.deviation).to(device)
-        if windows.real and store.is_complex():
-            store = torch.stack([store.real, store.imag], dim=1).flatten(0, 1)
+        store = torch.from_numpy(windows._converted(windows.store[None])[0]).to(device)
         self._view = store.unfold(-1, windows.length, 1)
         self._offset = torch.from_numpy(windows.offset).to(device)
         self.device = store.device
