@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from sensorveil.data.catalog import available, dataset, describe, list_datasets, load, load_whole
+from sensorveil.data import Dataset, catalog
+from sensorveil.data.catalog import (
+    available,
+    dataset,
+    describe,
+    list_datasets,
+    load,
+    load_whole,
+    register_dataset,
+)
 from sensorveil.errors import Refusal
 
 MADE = tuple(name for name in list_datasets() if name.startswith("simulated"))
@@ -126,3 +137,19 @@ def test_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not available("motionsense")
     (tmp_path / "motionsense" / "data_subjects_info.csv").write_text("code\n")
     assert available("motionsense")
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "dataset.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    monkeypatch.setattr(catalog, "_REGISTERED", {})
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(program, scope)
+    assert list_datasets()[-1] == "steps"
+    assert len(np.unique(load("steps", fold=3, source=".").train.subject)) == 3
+    steps: type[Dataset] = scope["Steps"]
+    with pytest.raises(Refusal, match="entry 'varsion' is unknown; known: attributes, channels"):
+        register_dataset(
+            type("Wrong", (steps,), {"toml": steps.toml.replace("version", "varsion")})
+        )

@@ -17,7 +17,7 @@ from sensorveil.data.table import Table
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 
-DOCS = Path(__file__).parents[2] / "docs" / "table.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "table.md"
 TOML = """
 file = "walks.csv"
 subject = "person"

@@ -51,10 +51,7 @@ def _official(source: Path) -> Iterator[Recording]:
             raise Refusal(f"{path} is not named sXX_YY_sp.csv or _sw.csv; rename or remove it")
         table = read_csv(path, [*_COLUMNS, "timestamp", "label"])
         # In double precision, which UNIX times in milliseconds need.
-        stamps = numbers(table, ["timestamp"], str(path), np.float64)[0]
-        empty = np.isnan(stamps)
-        if empty.any():
-            raise Refusal(f"{path}, row {int(np.argmax(empty)) + 1}: the timestamp is empty")
+        stamps = numbers(table, ["timestamp"], str(path), np.float64, full=True)[0]
         yield _recording(
             found["subject"],
             int(found["execution"]),

@@ -183,7 +183,12 @@ def require_columns(table: pd.DataFrame, columns: Sequence[str], name: str) -> N
 
 
 def numbers(
-    table: pd.DataFrame, columns: Sequence[str], name: str, dtype: Any = np.float32
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    name: str,
+    dtype: Any = np.float32,
+    *,
+    full: bool = False,
 ) -> np.ndarray:
     """Columns as an array (columns, rows); an empty cell is NaN, a word is refused.
 
@@ -197,6 +202,8 @@ def numbers(
         The name of the table in refusals.
     dtype : dtype, default float32
         The type of the numbers.
+    full : bool, default False
+        Whether empty cells and infinite numbers are refused, too.
     """
     import pandas as pd
 
@@ -209,6 +216,12 @@ def numbers(
             row = int(np.argmax(wrong))
             raise Refusal(
                 f"{name}, row {row + 1}, {column}: '{table[column].iloc[row]}' is no number"
+            )
+        if full and not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            what = "is empty" if np.isnan(values[row]) else "is infinite"
+            raise Refusal(
+                f"{name}, row {row + 1}: {column} {what}; fill the cell, or leave its recording out"
             )
         rows.append(values)
     return np.stack(rows)

@@ -63,12 +63,7 @@ def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:
         found = _ANNOTATED.fullmatch(path.name)
         if found:
             table = read_csv(path, [*_CHANNELS, "label"])
-            signal = numbers(table, _CHANNELS, str(path))
-            if np.isnan(signal).any():
-                column, row = (int(i) for i in np.argwhere(np.isnan(signal))[0])
-                raise Refusal(
-                    f"{path}, row {row + 1}: {_CHANNELS[column]} is empty; unpack it again"
-                )
+            signal = numbers(table, _CHANNELS, str(path), full=True)
             activity = table["label"].fillna("").astype(str).str.strip().to_numpy(dtype=str)
             yield _recording(found, people, signal, activity)
 
