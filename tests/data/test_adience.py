@@ -120,19 +120,6 @@ def test_refuses_damaged_and_missing_images(official):
     path.unlink()
     with pytest.raises(Refusal, match=r"2\.5_o\.jpg is missing"):
         Adience().read(official)
-
-
-@pytest.mark.parametrize(
-    ("content", "wrong"),
-    [
-        (b"", "is empty"),
-        (_HEADER.encode(), "no rows"),
-        (b"user_id,age\n1,2\n", "lacks the column"),
-        (b"\xff\xfe\x00", "UTF-8"),
-    ],
-)
-def test_refuses_damaged_fold_files(official, content, wrong):
-    (official / "fold_3_data.txt").write_bytes(content)
-    with pytest.raises(Refusal, match=wrong) as refusal:
+    (official / "fold_3_data.txt").write_bytes(b"user_id,age\n1,2\n")
+    with pytest.raises(Refusal, match=r"fold_3_data\.txt lacks the column"):
         Adience().read(official)
-    assert "fold_3_data.txt" in str(refusal.value)

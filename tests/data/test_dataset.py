@@ -99,11 +99,7 @@ def test_a_prepared_form_of_another_protocol_is_passed_over(home: Path) -> None:
     assert level(Newer()) == 2
     with pytest.raises(Refusal, match=r"by another protocol than mine version 2; prepare it again"):
         Newer().corpus(written)
-
-
-def test_a_damaged_prepared_form_is_refused_not_passed_over(home: Path) -> None:
-    laid(home / "mine", 1)
-    (home / "mine" / PREPARED).write_bytes(b"not tensors")
+    written.write_bytes(b"not tensors")
     with pytest.raises(Refusal, match=r"prepared\.safetensors is damaged"):
         Mine().corpus()
 
