@@ -167,7 +167,7 @@ def attack(train: Windows, test: Windows, attribute: str) -> np.ndarray:
 
 
 def test_an_attacker_comes_close_to_the_best_accuracy_on_unseen_people_and_not_beyond() -> None:
-    options: dict[str, Any] = {"people": 160, "recordings": 1, "windows": 5}
+    options: dict[str, Any] = {"people": 80, "recordings": 1, "windows": 5}
     for strength in (0.0, 4.0):
         parts = sensorveil.data.load("simulated", gender=strength, **options)
         truth = Simulated(gender=strength, **options).truth
@@ -197,19 +197,13 @@ def test_digest_depends_on_every_option() -> None:
     ("made", "options", "message"),
     [
         (Simulated, {"gendr": 1.0}, "option of simulated 'gendr' is unknown; known: activity, g"),
-        (SimulatedCsi, {"gender": 1.0}, "known: activity, identity, jitter, noise, people"),
         (SimulatedImages, {"windows": 3}, "'windows' is unknown; known: identity, jitter, light"),
         (Simulated, {"gender": -0.1}, "'gender' is -0.1; it must be a number from 0 to 10"),
-        (Simulated, {"gender": float("nan")}, "'gender' is nan; it must be a number"),
         (Simulated, {"weight": float("inf")}, "'weight' is inf; it must be a number"),
         (Simulated, {"activity": "strong"}, "'activity' is 'strong'; it must be a number"),
-        (Simulated, {"activity": True}, "'activity' is True; it must be a number"),
         (Simulated, {"jitter": 0.0}, "'jitter' is 0.0; it must be a number from 0.01 to 3"),
         (Simulated, {"male": 1.5}, "'male' is 1.5; it must be a number from 0 to 1"),
         (Simulated, {"people": 1}, "'people' is 1; it must be a whole number from 2 on"),
-        (Simulated, {"people": 2.5}, "'people' is 2.5; it must be a whole number"),
-        (Simulated, {"windows": 0}, "'windows' is 0; it must be a whole number from 1 on"),
-        (Simulated, {"seed": -1}, "'seed' is -1; it must be a whole number from 0 on"),
     ],
 )
 def test_wrong_options_are_refused(

@@ -207,24 +207,25 @@ def numbers(
     """
     import pandas as pd
 
-    rows = []
-    for column in columns:
-        with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite
-            values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=dtype)
-        wrong = np.isnan(values) & table[column].notna().to_numpy()
+    cells = table[list(columns)]
+    for column in cells.select_dtypes(exclude="number"):
+        found = pd.to_numeric(cells[column], errors="coerce")
+        wrong = (found.isna() & cells[column].notna()).to_numpy()
         if wrong.any():
             row = int(np.argmax(wrong))
             raise Refusal(
-                f"{name}, row {row + 1}, {column}: '{table[column].iloc[row]}' is no number"
+                f"{name}, row {row + 1}, {column}: '{cells[column].iloc[row]}' is no number"
             )
-        if full and not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
-            what = "is empty" if np.isnan(values[row]) else "is infinite"
-            raise Refusal(
-                f"{name}, row {row + 1}: {column} {what}; fill the cell, or leave its recording out"
-            )
-        rows.append(values)
-    return np.stack(rows)
+        cells = cells.assign(**{column: found})
+    with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite
+        values = np.ascontiguousarray(cells.to_numpy(dtype=dtype).T)
+    if full and not np.isfinite(values).all():
+        at, row = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        what = "is empty" if np.isnan(values[at, row]) else "is infinite"
+        raise Refusal(
+            f"{name}, row {row + 1}: {columns[at]} {what}; fill the cell, or leave its recording out"
+        )
+    return values
 
 
 def read_people(
