@@ -37,15 +37,6 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "deep" / "run").stat().st_mode) == 0o755
 
 
-@pytest.mark.parametrize("error", [ValueError, Interrupted])
-def test_nothing_remains_of_a_folder_that_failed(
-    tmp_path: Path, error: type[BaseException]
-) -> None:
-    with pytest.raises(error), written_folder(tmp_path / "run") as folder:
-        half_written(folder / "a", error)
-    assert names(tmp_path) == []
-
-
 def test_a_folder_that_is_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("work of weeks")
@@ -94,11 +85,13 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, Interrupted])
-def test_a_file_that_failed_leaves_the_old_one(tmp_path: Path, error: type[BaseException]) -> None:
+def test_what_failed_leaves_the_old_or_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     place = tmp_path / "a.txt"
     place.write_text("old")
     with pytest.raises(error), written_file(place) as temporary:
         half_written(temporary, error)
+    with pytest.raises(error), written_folder(tmp_path / "run") as folder:
+        half_written(folder / "a", error)
     assert place.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 

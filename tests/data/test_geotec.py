@@ -58,7 +58,6 @@ def official(tmp_path: Path) -> Path:
         name = f"{subject}_{execution:02d}_{device}.csv"
         (folder / name).write_text("\n".join([_HEADER, *lines]) + "\n", "utf-8")
     (tmp_path / "DATA" / "subjects_info.csv").write_text(_PEOPLE, "utf-8-sig")
-    (tmp_path / "DATA" / "executions_info.csv").write_text("execution_id,orientation\n", "utf-8")
     return tmp_path
 
 

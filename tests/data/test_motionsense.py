@@ -116,10 +116,8 @@ def test_windows_by_the_protocol(packed: Path) -> None:
     push = np.sqrt(((columns[3:6] + columns[9:12]) ** 2).sum(0))
     np.testing.assert_allclose(windows.signal[4], np.stack([turn, push])[:, 10:138], rtol=1e-5)
     assert windows.labels["activity"].tolist() == [0] * 3 + [2] * 6
-    assert windows.labels["gender"].tolist() == [1] * 6 + [0] * 3
-    assert windows.labels["weight"].tolist() == [2] * 6 + [0] * 3
-    assert windows.labels["age"].tolist() == [2] * 6 + [1] * 3
-    assert windows.labels["height"].tolist() == [2] * 6 + [0] * 3
+    for name, ann, cat in (("gender", 1, 0), ("weight", 2, 0), ("age", 2, 1), ("height", 2, 0)):
+        assert windows.labels[name].tolist() == [ann] * 6 + [cat] * 3
 
 
 def refusal(source: Path) -> str:

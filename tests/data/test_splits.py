@@ -110,15 +110,6 @@ def test_no_unit_on_two_sides(name: str, by: str, seed: int) -> None:
     assert len(split.fitting) + len(split.validation) == len(split.train)
 
 
-@pytest.mark.parametrize("people", [5, 8, 13])
-def test_folds_hold_every_person_once(people: int) -> None:
-    held = [units(divided("subject", fold, people=people).test, "subject") for fold in range(4)]
-    assert sum(len(group) for group in held) == people
-    assert set.union(*held) == set(range(people))
-    sizes = [len(group) for group in held]
-    assert max(sizes) - min(sizes) <= 1
-
-
 def part(split: Split, side: str, **labels: int) -> int:
     """Recordings on one side whose windows have these classes."""
     windows: Windows = getattr(split, side)
