@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sensorveil.data import Dataset, catalog
+from sensorveil.data import catalog
 from sensorveil.data.catalog import (
     available,
     dataset,
@@ -135,8 +135,18 @@ def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     exec(program, scope)
     assert list_datasets()[-1] == "steps"
     assert len(np.unique(load("steps", fold=3, source=".").train.subject)) == 3
-    steps: type[Dataset] = scope["Steps"]
-    with pytest.raises(Refusal, match="entry 'varsion' is unknown; known: attributes, channels"):
-        register_dataset(
-            type("Wrong", (steps,), {"toml": steps.toml.replace("version", "varsion")})
-        )
+    for old, new, expected in [
+        (
+            "version",
+            "varsion",
+            "toml of steps: entry 'varsion' is unknown; known: attributes, chan",
+        ),
+        ("[card]", "[card", "toml of steps is not TOML"),
+        ('title = "Steps"', "", "toml of steps, card: the entry 'title' is missing"),
+        ('dataset = "steps"', 'dataset = "step"', "steps: its toml names the dataset 'step'"),
+    ]:
+        toml = scope["Steps"].toml.replace(old, new)
+        with pytest.raises(Refusal, match=re.escape(expected)):
+            register_dataset(type("Wrong", (scope["Steps"],), {"toml": toml}))
+    with pytest.raises(Refusal, match="other has no protocol; give its class the text `toml`"):
+        register_dataset(type("Other", (scope["Steps"],), {"name": "other", "toml": ""}))

@@ -46,7 +46,9 @@ def register_dataset(cls: DatasetClass) -> DatasetClass:
     Mistakes in its TOML are refused at once.
     """
     made = cls()
-    _ = made.protocol(), made.card
+    named, _ = made.protocol().dataset, made.card
+    if named != made.name:
+        raise Refusal(f"{made.name}: its toml names the dataset '{named}'; name both alike")
     _REGISTERED[cls.name] = cls
     return cls
 
