@@ -208,6 +208,7 @@ def test_a_table_has_one_row_a_window() -> None:
 
 
 def test_the_repr_tells_size_people_classes_and_origin() -> None:
+    assert repr(made("complex")).startswith("<Windows: 16 complex of 2 x 8 at 50 Hz")
     assert repr(made()) == (
         "<Windows: 16 of 2 x 8 at 50 Hz, 2 people; gender (female, male); mine, split paper, train>"
     )

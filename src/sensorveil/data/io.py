@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError)
-
 _EXPECTED = {
     "string": "text",
     "int": "a number",
@@ -301,5 +299,5 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
             return {name: content[name] for name in names}
     except KeyError as error:
         raise Refusal(f"{path} lacks an array: {error}") from None
-    except _DAMAGED as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError) as error:
         raise Refusal(f"{path} is not a whole npz file ({error}); copy it again") from None

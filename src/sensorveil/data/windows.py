@@ -196,7 +196,8 @@ class Windows:
             if name != "subject"
         )
         parts = [
-            f"{len(self):,} of {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz,"
+            f"{len(self):,}{' complex' if self.is_complex else ''} of"
+            f" {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz,"
             f" {people} people",
             ", ".join(attributes),
         ]
