@@ -189,6 +189,7 @@ class Windows:
         return len(self.offset)
 
     def __repr__(self) -> str:
+        size = f"{len(self):,}{' complex' if self.is_complex else ''} of"
         people = len(np.unique(self.subject))
         attributes = (
             f"{name} ({', '.join(classes) if len(classes) <= 5 else f'{len(classes)} classes'})"
@@ -196,9 +197,7 @@ class Windows:
             if name != "subject"
         )
         parts = [
-            f"{len(self):,}{' complex' if self.is_complex else ''} of"
-            f" {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz,"
-            f" {people} people",
+            f"{size} {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz, {people} people",
             ", ".join(attributes),
         ]
         if self.origin:
@@ -335,8 +334,7 @@ class Windows:
         Returns
         -------
         DataFrame
-            The columns recording, start (its first sample in the recording), seconds (the same as
-            time), subject, and one for each other attribute, missing where it is unknown.
+            Its columns are recording, start (the first sample), seconds, and the attributes.
 
         Examples
         --------
@@ -367,10 +365,6 @@ class Windows:
             Which window.
         ax : matplotlib Axes, optional
             Where to draw; default: new axes.
-
-        Returns
-        -------
-        Axes
 
         Examples
         --------
