@@ -439,13 +439,12 @@ def joint_classes(windows: Windows, attributes: Sequence[str]) -> tuple[np.ndarr
     >>> codes.tolist(), combinations.tolist()
     ([1, 0, 2], [[0, 0], [0, 1], [2, 1]])
     """
-    joint = windows.joint_codes(attributes)
-    known = joint != UNKNOWN
-    found, inverse = np.unique(joint[known], return_inverse=True)
+    columns = np.stack([windows.codes(name) for name in attributes], axis=1)
+    known = (columns != UNKNOWN).all(1)
+    combinations, inverse = np.unique(columns[known], axis=0, return_inverse=True)
     codes = np.full(len(windows), UNKNOWN)
-    codes[known] = inverse
-    counts = [len(windows.classes[name]) for name in attributes]
-    return codes, np.stack(np.unravel_index(found, counts), axis=1)
+    codes[known] = inverse.reshape(-1)
+    return codes, combinations
 
 
 def batches(count: int, device: str = "cpu", size: int = 0) -> Iterator[slice]:
