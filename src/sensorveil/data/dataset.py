@@ -51,10 +51,7 @@ class Dataset(ABC):
 
     def __repr__(self) -> str:
         card = self.card
-        return (
-            f"<{card.title}: {card.people} people, {card.channels} at {card.sample_rate:g} Hz,"
-            f" licence {card.licence}; to get it, {card.obtain}>"
-        )
+        return f"<{card.title}: {card.people} people, {card.channels} at {card.sample_rate:g} Hz>"
 
     @abstractmethod
     def read(self, source: Path) -> Recordings:
