@@ -69,6 +69,8 @@ def test_refusals() -> None:
         load("watch", people=3)
     with pytest.raises(Refusal, match="option of simulated 'poeple' is unknown"):
         load("simulated", poeple=3)
+    with pytest.raises(Refusal, match="option of simulated 'name' is unknown"):
+        dataset("simulated", **{"name": 3})
     with pytest.raises(Refusal, match="has no files"):
         load("simulated", source="here")
 

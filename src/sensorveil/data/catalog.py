@@ -64,7 +64,7 @@ def list_datasets() -> tuple[str, ...]:
     return (*_BUILT_IN, *(name for name in _REGISTERED if name not in _BUILT_IN))
 
 
-def dataset(name: str, **options: Any) -> Dataset:
+def dataset(name: str, /, **options: Any) -> Dataset:
     """The dataset of that name.
 
     Parameters
