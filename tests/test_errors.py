@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,11 +14,6 @@ def test_a_refusal_is_one_line_whatever_a_file_holds(text: str) -> None:
     message = str(Refusal(text))
     assert len(message.splitlines()) <= 1
     assert message.split() == text.split()
-
-
-def test_a_refusal_can_be_caught_as_a_wrong_value() -> None:
-    with pytest.raises(ValueError, match="too short"):
-        raise Refusal("too short")
 
 
 def test_unknown_names_list_the_known_in_order() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,17 +34,6 @@ def test_nobody_listens_by_default_or_afterwards() -> None:
     assert heard == []
 
 
-def test_the_inner_listener_hears_alone() -> None:
-    outer: Heard = []
-    inner: Heard = []
-    with listen(ear(outer)):
-        with listen(ear(inner)):
-            list(track([1], "inside"))
-        list(track([1], "outside"))
-    assert {what for what, *_ in inner} == {"inside"}
-    assert {what for what, *_ in outer} == {"outside"}
-
-
 def test_an_error_ends_the_listening() -> None:
     heard: Heard = []
     with pytest.raises(ZeroDivisionError), listen(ear(heard)):
@@ -54,12 +41,3 @@ def test_an_error_ends_the_listening() -> None:
     assert heard == [("work", 0, 2)]
     list(track([1], "later"))
     assert len(heard) == 1
-
-
-def test_another_thread_is_not_heard() -> None:
-    heard: Heard = []
-    with listen(ear(heard)):
-        other = threading.Thread(target=lambda: list(track([1], "elsewhere")))
-        other.start()
-        other.join()
-    assert heard == []

@@ -22,26 +22,27 @@ _AGES = ["(0, 2)", "3", "(8, 12)", "22", "35", "(8, 23)", "34", "None", "58", "(
 _GROUPS = ["0-3", "0-3", "8-13", "22-32", "35-48", "", "", "", "48-58", "60-100"]
 
 
-def _write_face(folder: Path, album: str, image: str, face: int, level: int) -> None:
-    place = folder / "aligned" / album
-    place.mkdir(parents=True, exist_ok=True)
-    picture = Image.new("RGB", (816, 816), (level, level, level))
-    picture.save(place / f"landmark_aligned_face.{face}.{image}", "JPEG")
+def _write(folder: Path, rows: list[tuple[int, str, str, int, str, str, int]]) -> None:
+    """The fold files and images of (fold, album, image, face, age, gender, level of grey)."""
+    lines: dict[int, list[str]] = {fold: [_HEADER] for fold in range(5)}
+    for fold, album, image, face, age, gender, level in rows:
+        lines[fold].append(f"{album}\t{image}\t{face}\t{age}\t{gender}" + "\t0" * 7)
+        place = folder / "aligned" / album / f"landmark_aligned_face.{face}.{image}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (816, 816), (level, level, level)).save(place, "JPEG")
+    for fold, content in lines.items():
+        (folder / f"fold_{fold}_data.txt").write_text("\n".join(content) + "\n", "utf-8-sig")
 
 
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
     """Five folds; fold f holds the album f with 10 - f images, one age each."""
-    for fold in range(5):
-        lines = [_HEADER]
-        for number in range(10 - fold):
-            album, image = f"{fold}@N03", f"{number}_o.jpg"
-            gender = "fmu"[number % 3]
-            lines.append(
-                f"{album}\t{image}\t{fold}\t{_AGES[number]}\t{gender}\t0\t4\t10\t13\t-5\t0\t17"
-            )
-            _write_face(tmp_path, album, image, fold, 25 * number)
-        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines) + "\n", "utf-8-sig")
+    rows = [
+        (fold, f"{fold}@N03", f"{n}_o.jpg", fold, _AGES[n], "fmu"[n % 3], 25 * n)
+        for fold in range(5)
+        for n in range(10 - fold)
+    ]
+    _write(tmp_path, rows)
     return tmp_path
 
 
@@ -74,37 +75,28 @@ def test_stray_ages_fall_into_the_groups(official):
 
 
 def test_only_the_33_largest_albums_are_taken(tmp_path):
-    for fold in range(5):
-        lines = [_HEADER]
-        for number in range(8):
-            album = f"{fold}{number}@N00"
-            # Album 40 has one image more than the others; 39 albums tie and go by name.
-            for image in range(2 if album == "40@N00" else 1):
-                lines.append(f"{album}\t{image}.jpg\t1\t(4, 6)\tf" + "\t0" * 7)
-                _write_face(tmp_path, album, f"{image}.jpg", 1, 100)
-        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines), "utf-8")
+    every = [(fold, f"{fold}{number}@N00") for fold in range(5) for number in range(8)]
+    rows = [(fold, album, "0.jpg", 1, "(4, 6)", "f", 100) for fold, album in every]
+    # Album 40 has one image more than the others; 39 albums tie and go by name.
+    _write(tmp_path, [*rows, (4, "40@N00", "1.jpg", 1, "(4, 6)", "f", 100)])
     corpus = apply_protocol(Adience().protocol(), Adience().read(tmp_path))
-    chosen = set(corpus.classes["subject"])
-    every = [f"{fold}{number}@N00" for fold in range(5) for number in range(8)]
-    assert chosen == {"40@N00", *every[:32]}
+    assert set(corpus.classes["subject"]) == {"40@N00", *(album for _, album in every[:32])}
 
 
 def test_splits_by_album_and_by_photo(tmp_path):
-    for fold in range(5):
-        lines = [_HEADER]
-        for album in (f"{fold}a@N00", f"{fold}b@N00"):
-            for image in range(4):
-                for face in (1, 2):
-                    name = f"{album[:2]}{image}.jpg"
-                    lines.append(f"{album}\t{name}\t{face}\t(4, 6)\tf" + "\t0" * 7)
-                    _write_face(tmp_path, album, name, face, 100)
-        (tmp_path / f"fold_{fold}_data.txt").write_text("\n".join(lines), "utf-8")
+    rows = [
+        (fold, f"{fold}{letter}@N00", f"{fold}{letter}{image}.jpg", face, "(4, 6)", "f", 100)
+        for fold in range(5)
+        for letter in "ab"
+        for image in range(4)
+        for face in (1, 2)
+    ]
+    _write(tmp_path, rows)
     divided = load("adience", "subject", fold=2, source=tmp_path)
     assert not set(divided.train.subject) & set(divided.test.subject)
     divided = load("adience", "recording", source=tmp_path)
     train, test = (
-        {part.recordings[i].split("/")[1][2:] for i in part.recording}
-        for part in (divided.train, divided.test)
+        set(part.to_frame()["recording"].str[-7:]) for part in (divided.train, divided.test)
     )
     assert not train & test
     assert len(test) == 12
@@ -120,19 +112,6 @@ def test_refuses_damaged_and_missing_images(official):
     path.unlink()
     with pytest.raises(Refusal, match=r"2\.5_o\.jpg is missing"):
         Adience().read(official)
-
-
-@pytest.mark.parametrize(
-    ("content", "wrong"),
-    [
-        (b"", "is empty"),
-        (_HEADER.encode(), "no rows"),
-        (b"user_id,age\n1,2\n", "lacks the column"),
-        (b"\xff\xfe\x00", "UTF-8"),
-    ],
-)
-def test_refuses_damaged_fold_files(official, content, wrong):
-    (official / "fold_3_data.txt").write_bytes(content)
-    with pytest.raises(Refusal, match=wrong) as refusal:
+    (official / "fold_3_data.txt").write_bytes(b"user_id,age\n1,2\n")
+    with pytest.raises(Refusal, match=r"fold_3_data\.txt lacks the column"):
         Adience().read(official)
-    assert "fold_3_data.txt" in str(refusal.value)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from sensorveil.data.catalog import available, dataset, describe, list_datasets, load, load_whole
-from sensorveil.data.dataset import GeneratedDataset
+from sensorveil.data import catalog
+from sensorveil.data.catalog import (
+    available,
+    dataset,
+    describe,
+    list_datasets,
+    load,
+    load_whole,
+    register_dataset,
+)
 from sensorveil.errors import Refusal
 
 MADE = tuple(name for name in list_datasets() if name.startswith("simulated"))
@@ -22,7 +32,8 @@ PUBLISHED = tuple(name for name in list_datasets() if name not in (*MADE, "table
 def test_names_lead_to_their_datasets(name: str) -> None:
     made = dataset(name)
     assert made.name == name
-    assert isinstance(made, GeneratedDataset) == (name in MADE)
+    assert made.card.title in repr(made)
+    assert bool(made.defaults) == (name in MADE)
 
 
 @pytest.mark.parametrize("name", [*PUBLISHED, *MADE])
@@ -58,6 +69,8 @@ def test_refusals() -> None:
         load("watch", people=3)
     with pytest.raises(Refusal, match="option of simulated 'poeple' is unknown"):
         load("simulated", poeple=3)
+    with pytest.raises(Refusal, match="option of simulated 'name' is unknown"):
+        dataset("simulated", **{"name": 3})
     with pytest.raises(Refusal, match="has no files"):
         load("simulated", source="here")
 
@@ -97,24 +110,12 @@ def test_watch_by_hand() -> None:
     assert "subject" not in about["attributes"]
 
 
-def test_split_sizes_are_those_of_load() -> None:
-    about = describe("simulated", people=9, windows=3)
-    for name, sizes in about["splits"].items():
-        split = load("simulated", name, people=9, windows=3)
-        assert sizes == {
-            "by": name,
-            "train": len(split.train),
-            "validation": len(split.validation),
-            "test": len(split.test),
-        }
-
-
-def test_a_split_that_cannot_be_made_says_why() -> None:
-    about = describe("simulated", people=3, windows=2)
-    assert about["splits"]["subject"] == {
-        "refused": "3 people are too few to be dealt to 4 folds",
-    }
-    assert about["splits"]["recording"]["test"] > 0
+def test_split_sizes_are_those_of_load_or_say_why_not() -> None:
+    about = describe("simulated", people=3, windows=2)["splits"]
+    assert about["subject"] == {"refused": "3 people are too few to be dealt to 4 folds"}
+    split = load("simulated", "recording", people=3, windows=2)
+    sizes = {part: len(getattr(split, part)) for part in ("train", "validation", "test")}
+    assert about["recording"] == {"by": "recording", **sizes}
 
 
 def test_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +124,31 @@ def test_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert available("simulated")
     assert not available("motionsense")
     (tmp_path / "motionsense").mkdir()
-    assert not available("motionsense")
     (tmp_path / "motionsense" / "data_subjects_info.csv").write_text("code\n")
     assert available("motionsense")
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "howto" / "dataset.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    monkeypatch.setattr(catalog, "_REGISTERED", {})
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(program, scope)
+    assert list_datasets()[-1] == "steps"
+    assert len(np.unique(load("steps", fold=3, source=".").train.subject)) == 3
+    for old, new, expected in [
+        (
+            "version",
+            "varsion",
+            "toml of steps: entry 'varsion' is unknown; known: attributes, chan",
+        ),
+        ("[card]", "[card", "toml of steps is not TOML"),
+        ('title = "Steps"', "", "toml of steps, card: the entry 'title' is missing"),
+        ('dataset = "steps"', 'dataset = "step"', "steps: its toml names the dataset 'step'"),
+    ]:
+        toml = scope["Steps"].toml.replace(old, new)
+        with pytest.raises(Refusal, match=re.escape(expected)):
+            register_dataset(type("Wrong", (scope["Steps"],), {"toml": toml}))
+    with pytest.raises(Refusal, match="other has no protocol; give its class the text `toml`"):
+        register_dataset(type("Other", (scope["Steps"],), {"name": "other", "toml": ""}))

@@ -133,8 +133,6 @@ def test_people_and_recordings_are_chosen() -> None:
     assert apply_protocol(rules, raw(*items)).recordings == ("ann2", "eve2")
     with pytest.raises(Refusal, match="none of the 6 recordings fits the protocol of mine"):
         apply_protocol(protocol(where={"trial": [3]}), raw(*items))
-    with pytest.raises(Refusal, match="none of the 6"):
-        apply_protocol(protocol(where={"attempt": [1]}), raw(*items))
 
 
 def test_channels_are_picked_in_the_order_of_the_protocol() -> None:
@@ -142,7 +140,6 @@ def test_channels_are_picked_in_the_order_of_the_protocol() -> None:
     corpus = one(signal, protocol(channels=["z", "x"]), channels=("x", "y", "z"))
     np.testing.assert_array_equal(corpus.store, signal[[2, 0]])
     assert corpus.channels == ("z", "x")
-    assert one(signal, protocol(), channels=("x", "y", "z")).channels == ("x", "y", "z")
     with pytest.raises(Refusal, match="channel 'w' is unknown; known: x, y, z"):
         one(signal, protocol(channels=["w"]), channels=("x", "y", "z"))
 
@@ -191,15 +188,15 @@ def test_resampling_keeps_a_slow_sine(rate: float, wanted: float) -> None:
     np.testing.assert_allclose(store[0, inner], expected[0, : store.shape[-1]][inner], atol=0.02)
 
 
-def test_resampling_takes_out_what_the_new_rate_cannot_hold() -> None:
-    store = one(tone(35, 100), protocol(sample_rate=50), 100).store
-    assert np.abs(store[0, 50:-50] - 3).max() < 0.02
-
-
 def test_resampling_leaves_a_level_alone() -> None:
     """A filter that took the signal for zero outside would bend its ends."""
     level = np.full((1, 1000), 9.81, np.float32)
     np.testing.assert_allclose(one(level, protocol(sample_rate=20), 50).store, 9.81, rtol=1e-6)
+
+
+def test_resampling_takes_out_what_the_new_rate_cannot_hold() -> None:
+    store = one(tone(35, 100), protocol(sample_rate=50), 100).store
+    assert np.abs(store[0, 50:-50] - 3).max() < 0.02
 
 
 def uneven(seconds: float, rate: float) -> np.ndarray:
@@ -273,17 +270,13 @@ def test_bins_of_samples_by_counting(weights: list[float], ends: list[int], uppe
     assert corpus.labels["weight"].tolist() == above
 
 
-def test_bins_need_numbers() -> None:
-    rules = protocol(attributes={"weight": {"classes": ["a", "b"], "up_to": [70]}})
-    with pytest.raises(Refusal, match="attribute 'weight' needs numbers; found 'heavy'"):
-        one(np.zeros((1, 9)), rules, labels={"weight": "heavy"})
-
-
 def test_labels_are_translated_or_unknown() -> None:
     label = np.array(["w", "run", "walk", "sit", "None", "r"], dtype=object)
     corpus = one(np.zeros((1, 6)), protocol(), labels={"act": label})
     assert corpus.labels["act"].tolist() == [0, 1, 0, UNKNOWN, UNKNOWN, 1]
-    assert one(np.zeros((1, 6)), protocol(), labels={}).labels["act"].tolist() == [UNKNOWN] * 6
+    rules = protocol(attributes={"weight": {"classes": ["a", "b"], "up_to": [70]}})
+    with pytest.raises(Refusal, match="attribute 'weight' needs numbers; found 'heavy'"):
+        one(np.zeros((1, 9)), rules, labels={"weight": "heavy"})
 
 
 # The prepared form
@@ -308,14 +301,9 @@ def test_the_prepared_form_comes_back_bit_for_bit(tmp_path: Path, kind: str) -> 
     corpus.save(tmp_path / "prepared.safetensors", "digest")
     again = Corpus.read(tmp_path / "prepared.safetensors", "digest")
     assert again is not None
-    for name in ("store", "first", "samples"):
-        old, new = getattr(corpus, name), getattr(again, name)
-        assert old.dtype == new.dtype
-        assert old.shape == new.shape
-        assert old.tobytes() == new.tobytes()
-    assert {n: c.tolist() for n, c in again.labels.items()} == {
-        n: c.tolist() for n, c in corpus.labels.items()
-    }
+    np.testing.assert_array_equal(again.store, corpus.store, strict=True)
+    for name in ("first", "samples", "labels"):
+        np.testing.assert_equal(getattr(again, name), getattr(corpus, name))
     for name in ("recordings", "classes", "facts", "sample_rate", "channels"):
         assert getattr(again, name) == getattr(corpus, name)
     np.testing.assert_array_equal(again.windows(8, 1).signal, corpus.windows(8, 1).signal)

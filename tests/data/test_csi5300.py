@@ -101,11 +101,9 @@ def test_wrong_compact_files_are_refused(tmp_path: Path) -> None:
     _compact(tmp_path, np.ones((90, 7), np.int8), (3, 4))
     with pytest.raises(Refusal, match="180 rows"):
         Csi5300().read(tmp_path)
-    whole = (tmp_path / "csi_complex.npz").read_bytes()
-    for content in (whole[:100], b"", b"not a zip"):
-        (tmp_path / "csi_complex.npz").write_bytes(content)
-        with pytest.raises(Refusal, match="not a whole npz file"):
-            Csi5300().read(tmp_path)
+    (tmp_path / "csi_complex.npz").write_bytes(b"not a zip")
+    with pytest.raises(Refusal, match="not a whole npz file"):
+        Csi5300().read(tmp_path)
     np.savez(tmp_path / "csi_complex.npz", iq=np.array([{"a": 1}], dtype=object))
     with pytest.raises(Refusal, match="not a whole npz file"):  # a pickle is never opened
         Csi5300().read(tmp_path)

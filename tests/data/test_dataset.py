@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from sensorveil.data.dataset import PREPARED, Dataset, GeneratedDataset
+from sensorveil.data.dataset import PREPARED, Dataset
 from sensorveil.data.io import validated
 from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -58,17 +58,6 @@ class Newer(Mine):
     version = 2
 
 
-class Made(GeneratedDataset):
-    name = "mine"
-    card = CARD  # type: ignore[assignment]
-    protocol = Mine.protocol  # type: ignore[assignment]
-    version = 1
-
-    def read(self, source: Path) -> Recordings:
-        signal = np.full((1, 30), float(self.options["value"]))
-        return Recordings((Recording("a", "ann", signal, {"act": "walk"}),), ("x",), 50.0)
-
-
 def laid(place: Path, value: float) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     (place / "value").write_text(str(value))
@@ -110,11 +99,7 @@ def test_a_prepared_form_of_another_protocol_is_passed_over(home: Path) -> None:
     assert level(Newer()) == 2
     with pytest.raises(Refusal, match=r"by another protocol than mine version 2; prepare it again"):
         Newer().corpus(written)
-
-
-def test_a_damaged_prepared_form_is_refused_not_passed_over(home: Path) -> None:
-    laid(home / "mine", 1)
-    (home / "mine" / PREPARED).write_bytes(b"not tensors")
+    written.write_bytes(b"not tensors")
     with pytest.raises(Refusal, match=r"prepared\.safetensors is damaged"):
         Mine().corpus()
 
@@ -138,9 +123,3 @@ def test_missing_and_empty_folders_say_what_to_download(home: Path, tmp_path: Pa
         Mine().corpus(tmp_path / "empty")
     with pytest.raises(Refusal, match=r"nothing at .*nowhere"):
         Mine().prepare(tmp_path / "nowhere", tmp_path / "out.safetensors")
-
-
-def test_made_data_takes_options_and_no_files(home: Path, tmp_path: Path) -> None:
-    assert level(Made(value=3)) == 3
-    with pytest.raises(Refusal, match="mine is made by a program and has no files"):
-        Made(value=3).corpus(tmp_path)

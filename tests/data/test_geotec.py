@@ -58,7 +58,6 @@ def official(tmp_path: Path) -> Path:
         name = f"{subject}_{execution:02d}_{device}.csv"
         (folder / name).write_text("\n".join([_HEADER, *lines]) + "\n", "utf-8")
     (tmp_path / "DATA" / "subjects_info.csv").write_text(_PEOPLE, "utf-8-sig")
-    (tmp_path / "DATA" / "executions_info.csv").write_text("execution_id,orientation\n", "utf-8")
     return tmp_path
 
 
@@ -125,10 +124,7 @@ def test_phone_and_watch_of_an_execution_are_on_one_side(official):
 @pytest.mark.parametrize(
     ("content", "wrong"),
     [
-        (b"", "empty"),
-        (b"\xff\xfe\x00", "UTF-8"),
         (b"x_acc,y_acc\n1,2\n", "lacks the column"),
-        (_HEADER.encode() + b"\n", "no rows"),
         (_HEADER.encode() + b"\n1,2,3,4,5,6,soon,WALKING\n", "'soon' is no number"),
         (_HEADER.encode() + b"\n1,2,z,4,5,6,7,WALKING\n", "'z' is no number"),
         (_HEADER.encode() + b"\n1,2,3,4,5,6,9,A\n1,2,3,4,5,6,8,A\n", "backwards"),
@@ -147,12 +143,6 @@ def test_refuses_missing_people_and_other_names(official, tmp_path):
     people = official / "DATA" / "subjects_info.csv"
     people.write_text(_PEOPLE.replace("s02", "s09"))
     with pytest.raises(Refusal, match="s02 is not in the table"):
-        GeoTec().read(official)
-    people.write_text(_PEOPLE.replace("83", "heavy"))
-    with pytest.raises(Refusal, match="'heavy' is no number"):
-        GeoTec().read(official)
-    people.unlink()
-    with pytest.raises(Refusal, match=r"subjects_info\.csv is missing"):
         GeoTec().read(official)
     archive = tmp_path / "a.zip"
     archive.write_bytes(b"PK")

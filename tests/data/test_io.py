@@ -74,13 +74,11 @@ def test_numbers_and_the_first_that_is_none() -> None:
     table = pd.DataFrame({"x": ["1", "2.5", "-3e2"], "y": [1, 2, 3], "z": ["1", "", None]})
     assert numbers(table, ["x", "y"], "t").tolist() == [[1, 2.5, -300], [1, 2, 3]]
     assert refusal(lambda: numbers(table, ["y", "z"], "t")) == "t, row 2, z: '' is no number"
+    holed = pd.DataFrame({"x": [1.0, None, np.inf]})
+    assert np.isnan(numbers(holed, ["x"], "t")).tolist() == [[False, True, False]]
+    assert refusal(lambda: numbers(holed, ["x"], "t", full=True)).startswith("t, row 2: x is empty")
     table["x"] = ["1", "2,5", "fast"]
     assert refusal(lambda: numbers(table, ["x"], "t")) == "t, row 2, x: '2,5' is no number"
-
-
-def test_missing_cells_stay_unknown() -> None:
-    found = numbers(pd.DataFrame({"x": [1.0, None, 3.0]}), ["x"], "t")
-    assert np.isnan(found).tolist() == [[False, True, False]]
 
 
 @settings(max_examples=25, deadline=None)

@@ -109,7 +109,10 @@ def test_people_of_the_papers_give_the_papers_groups() -> None:
     assert groups == {"weight": {0: 18, 1: 14, 2: 4}, "age": {0: 14, 1: 14, 2: 8}}
 
 
-def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folders", [("", ""), ("ACC", "GYRO"), ("ACC", "GYR")])
+def test_raw_sensors_meet_on_the_accelerometers_clock(
+    tmp_path: Path, folders: tuple[str, str]
+) -> None:
     rng = np.random.default_rng(0)
     acc = np.cumsum(rng.integers(4_000_000, 12_000_000, 300)) + 10**13
     gyro = np.cumsum(rng.integers(4_000_000, 12_000_000, 280)) + 10**13 + 50_000_000
@@ -118,8 +121,8 @@ def test_raw_sensors_meet_on_the_accelerometers_clock(tmp_path: Path) -> None:
         seconds = (times - 10**13) / 1e9
         return np.stack([seconds, 2 * seconds, 1 - seconds], axis=1)
 
-    raw(tmp_path, "acc", acc, line(acc))
-    raw(tmp_path, "gyro", gyro, line(gyro))
+    raw(tmp_path, "acc", acc, line(acc), folders[0])
+    raw(tmp_path, "gyro", gyro, line(gyro), folders[1])
     (item,) = MobiAct().read(tmp_path).items
     inside = acc[(acc >= gyro[0]) & (acc <= gyro[-1])]
     assert item.time is not None
@@ -181,18 +184,13 @@ def test_wrong_annotated_files(tmp_path: Path) -> None:
     content = place.read_text()
     for wrong, expected in [
         (content.replace("acc_y", "acc"), "lacks the column acc_y"),
-        (content.replace(",label", ",klass"), "lacks the column label"),
         (content.replace("9.8", "high", 1), "row 1, acc_y: 'high' is no number"),
         (content[: content.rindex("0.3,")], "row 7: gyro_y is empty"),
-        ("", "is empty"),
-        (content.splitlines()[0], "has no rows"),
     ]:
         place.write_text(wrong)
         message = refusal(tmp_path)
         assert expected in message
         assert "WAL_2_1_annotated.csv" in message
-    place.write_bytes("timestamp,größe\n".encode("latin-1"))
-    assert "not UTF-8" in refusal(tmp_path)
 
 
 def test_wrong_raw_files(tmp_path: Path) -> None:
@@ -205,10 +203,10 @@ def test_wrong_raw_files(tmp_path: Path) -> None:
     content = acc.read_text()
     for wrong, expected in [
         (content.replace("@DATA", ""), "no line @DATA"),
-        (content[: content.index("@DATA") + 6], "no samples"),
-        (content.replace("1.0000000", "one", 1), "line 8: '0, one"),
-        (content[:-23], "line 16: '80000000, 1.0000000' is not timestamp"),
-        (content.replace("80000000,", "7,"), "line 16: time runs backwards"),
+        (content[: content.index("@DATA") + 6], "@DATA has no rows"),
+        (content.replace("1.0000000", "one", 1), "row 1, x: ' one' is no number"),
+        (content[:-23], "row 9: y is empty"),
+        (content.replace("80000000,", "7,"), "row 9: time runs backwards"),
     ]:
         acc.write_text(wrong)
         message = refusal(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -52,8 +51,8 @@ def make(
     )
 
 
-def agrees(population: Population, expected: float, attribute: str, *args: object) -> None:
-    best = population.best_accuracy(attribute, *args)  # type: ignore[arg-type]
+def agrees(population: Population, expected: float, attribute: str, windows: int = 1) -> None:
+    best = population.best_accuracy(attribute, windows)
     assert abs(best.accuracy - expected) < 4 * best.error
     assert best.error < 0.005
 
@@ -78,23 +77,9 @@ def test_two_classes_of_unequal_size_have_the_closed_form() -> None:
     agrees(population, expected, "gender")
 
 
-@pytest.mark.parametrize("people", ["seen", "unseen"])
-def test_classes_on_a_line_and_on_a_square_have_closed_forms(people: str) -> None:
-    # Without deviations, people who were seen are no better known than others.
-    population = make(identity=0.0, weight=1.8)
-    agrees(population, (4 * phi(0.9) - 1) / 3, "weight", 1, people)
-    population = make(identity=0.0, activity=2.5)
-    agrees(population, phi(1.25) ** 2, "activity", 1, people)
-
-
-def test_two_people_who_were_seen_have_the_closed_form() -> None:
-    population = replace(
-        make(people=2, jitter=1.5),
-        deviations=np.array([[0.0, 0.0, 0.0], [0.6, 0.0, 0.8]]),
-    )
-    for windows in (1, 9):
-        expected = phi(0.5 * math.sqrt(windows) / 1.5)
-        agrees(population, expected, "subject", windows, "seen")
+def test_classes_on_a_line_and_on_a_square_have_closed_forms() -> None:
+    agrees(make(identity=0.0, weight=1.8), (4 * phi(0.9) - 1) / 3, "weight")
+    agrees(make(identity=0.0, activity=2.5), phi(1.25) ** 2, "activity")
 
 
 @pytest.mark.parametrize("windows", [1, 50])
@@ -106,51 +91,27 @@ def test_no_effect_leaves_exactly_the_majority(windows: int) -> None:
     assert best.accuracy == pytest.approx(population.share("gender").max(), abs=1e-12)
     population = make(people=50, gender=3.0, weight=3.0)
     assert population.best_accuracy("activity", windows).accuracy == pytest.approx(0.25, abs=1e-12)
-    alike = make(people=50, identity=0.0)
-    for people in ("seen", "unseen"):
-        best = alike.best_accuracy("subject", windows, people)
-        assert best.accuracy == pytest.approx(1 / 50, abs=1e-12)
 
 
-@pytest.mark.parametrize("people", ["unseen", "seen"])
-@pytest.mark.parametrize("known", [False, True])
-def test_posterior_equals_that_of_all_windows_together(people: str, known: bool) -> None:
+@pytest.mark.parametrize("identity", [0.0, 0.8])
+def test_posterior_equals_that_of_all_windows_together(identity: float) -> None:
     # The slow way: the joint Gaussian of three windows with the person's deviation in common,
     # with nothing averaged, for each kind of person and activity.
     from scipy.stats import multivariate_normal
 
-    population = make(people=60, identity=0.8, jitter=1.2, activity=2.0, gender=1.5, weight=1.0)
-    windows, rng = 3, np.random.default_rng(3)
-    activity = np.full(windows, 2) if not known else np.array([0, 3, 1])
-    values = population.means("activity")[activity] + rng.normal(0, 1.5, (windows, 3))
-    shared = 0.8**2 if people == "unseen" else 0.0
-    covariance = np.kron(shared * np.ones((windows, windows)) + 1.2**2 * np.eye(windows), np.eye(3))
-    who = (
-        [(g, w, np.zeros(3)) for g, w in product(range(2), range(3))]
-        if people == "unseen"
-        else list(zip(*population.codes.values(), population.deviations, strict=True))
-    )
-    if people == "seen":
-        names = list(population.codes)
-        who = [(p[names.index("gender")], p[names.index("weight")], p[2]) for p in who]
+    population = make(identity=identity, jitter=1.2, activity=2.0, gender=1.5, weight=1.0)
+    windows = 3
+    values = np.random.default_rng(3).normal(0, 1.5, (windows, 3))
+    shared, own = identity**2 * np.ones((windows, windows)), 1.2**2 * np.eye(windows)
+    covariance = np.kron(shared + own, np.eye(3))
     likelihood = np.zeros(2)
-    for gender, weight, deviation in who:
-        person = population.means("gender")[gender] + population.means("weight")[weight] + deviation
-        for shown in [activity] if known else [np.full(windows, a) for a in range(4)]:
-            mean = population.means("activity")[shown] + person
-            likelihood[gender] += multivariate_normal.pdf(values.ravel(), mean.ravel(), covariance)
-    handed = values - population.means("activity")[activity] if known else values
-    posterior = population.posterior(
-        "gender", handed.mean(axis=0)[None], windows, people, known=known
-    )
+    for activity, gender, weight in product(range(4), range(2), range(3)):
+        codes = {"activity": activity, "gender": gender, "weight": weight}
+        mean = sum(population.means(name)[code] for name, code in codes.items())
+        whole = np.tile(mean, windows)
+        likelihood[gender] += multivariate_normal.pdf(values.ravel(), whole, covariance)
+    posterior = population.posterior("gender", values.mean(axis=0)[None], windows)
     assert posterior[0] == pytest.approx(likelihood / likelihood.sum(), rel=1e-9)
-
-
-def test_an_attacker_who_knows_the_activity_is_better() -> None:
-    population = make(identity=0.0, activity=1.0, gender=2.0)
-    blind, knowing = (population.best_accuracy("gender", known=known) for known in (False, True))
-    assert knowing.accuracy > blind.accuracy + 4 * blind.error
-    assert abs(knowing.accuracy - phi(1.0)) < 4 * knowing.error
 
 
 def test_people_are_spread_evenly_and_shares_move_nothing_else() -> None:
@@ -165,11 +126,7 @@ def test_people_are_spread_evenly_and_shares_move_nothing_else() -> None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     population = make()
-    with pytest.raises(Refusal, match="'gendr' is unknown; known: activity, gender, subject"):
+    with pytest.raises(Refusal, match="'gendr' is unknown; known: activity, gender, weight"):
         population.best_accuracy("gendr")
-    with pytest.raises(Refusal, match="'others' is unknown; known: seen, unseen"):
-        population.best_accuracy("gender", people="others")
     with pytest.raises(Refusal, match="0 windows"):
         population.best_accuracy("gender", 0)
-    with pytest.raises(Refusal, match="'known' gives the attacker"):
-        population.best_accuracy("activity", known=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sensorveil.data.io import read_toml, validated
+from sensorveil.data.io import validated
 from sensorveil.data.protocol import ChannelRule, Protocol, packaged_card, packaged_protocol
 from sensorveil.errors import Refusal
 
@@ -43,9 +42,6 @@ PLAIN: dict[str, Any] = {
 }
 
 
-DIGEST = "fc9ed1dba45b35cd"
-
-
 def protocol(content: dict[str, Any] = PLAIN) -> Protocol:
     return validated(Protocol, copy.deepcopy(content), "mine.toml")
 
@@ -73,25 +69,15 @@ def refusal(content: dict[str, Any]) -> str:
     return message
 
 
-def test_every_entry_is_read() -> None:
+def test_names_and_values_are_text() -> None:
     found = protocol()
-    assert (found.dataset, found.version, found.sample_rate) == ("mine", 2, 50.0)
-    assert (found.window.length, found.window.stride, found.window.pad) == (64, 32, None)
     assert found.channels == (
         ChannelRule(name="x"),
         ChannelRule(name="turn", magnitude_of=("gyro", "drift")),
     )
-    activity, weight, age = found.attributes.values()
-    assert (activity.label, activity.required, activity.values) == ("", True, {"w": "walk"})
-    assert (weight.label, weight.up_to, weight.below) == ("kg", (70.0,), ())
-    assert (age.up_to, age.below, age.required) == ((), (40.0,), False)
-    assert found.where == {"trial": ("1", "2")}
-    assert found.people == ("1", "b")
+    assert (found.where, found.people) == ({"trial": ("1", "2")}, ("1", "b"))
     assert found.rule("trial")[1].test_values == ("2",)
-    assert found.rule("trial")[1].seed == 5
     assert found.rule(None) == ("recording", found.splits["recording"])
-    other = protocol(changed("window.pad", 0.5) | {"form": "complex"})
-    assert (found.form, other.form, other.window.pad) == ("real", "complex", 0.5)
     with pytest.raises(Refusal, match="'papr' is unknown; known: recording, subject, trial"):
         found.rule("papr")
 
@@ -107,11 +93,7 @@ def shuffled(value: Any, draw: Any) -> Any:
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_digest_does_not_depend_on_the_order_of_entries(data: st.DataObject) -> None:
-    assert protocol(shuffled(PLAIN, data.draw)).digest == protocol().digest
-
-
-def test_digest_is_the_same_on_every_machine() -> None:
-    assert protocol().digest == DIGEST
+    assert protocol(shuffled(PLAIN, data.draw)).digest == "fc9ed1dba45b35cd"
 
 
 def test_digest_depends_on_values_alone() -> None:
@@ -124,22 +106,17 @@ def test_digest_depends_on_values_alone() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("dataset", "other"),
         ("version", 3),
         ("sample_rate", 51),
         ("default_split", "subject"),
         ("window.length", 65),
-        ("window.stride", 31),
         ("window.pad", 0.0),
         ("channels", ["x"]),
         ("attributes.weight.up_to", [71]),
-        ("attributes.activity.required", False),
         ("attributes.activity.classes", ["run", "walk"]),
         ("where.trial", [1]),
         ("people", ["b"]),
         ("splits.trial.seed", 6),
-        ("splits.subject.validation", 0.25),
-        ("splits.recording.within", []),
         ("form", "magnitude"),
         ("options", {"people": 3}),
     ],
@@ -166,39 +143,30 @@ def test_missing_entries_are_named(path: str) -> None:
     ("path", "value", "expected"),
     [
         ("sample_rate", 0, "above 0 Hz"),
-        ("sample_rate", -50, "above 0 Hz"),
-        ("sample_rate", float("nan"), "above 0 Hz"),
         ("sample_rate", float("inf"), "above 0 Hz"),
         ("sample_rate", "fast", "'sample_rate' must be a number, not 'fast'"),
         ("version", 1.5, "'version' must be a number, not 1.5"),
         ("window.length", 1, "length must be at least 2"),
-        ("window.length", -128, "length must be at least 2"),
         ("window.stride", 0, "stride at least 1"),
         ("window", 128, "'window' must be a section, not 128"),
         ("form", "angle", "form 'angle' is unknown; known: complex, magnitude, real"),
         ("default_split", "paper", "split 'paper' is unknown; known: recording, subject, trial"),
-        ("attributes", ["activity"], "'attributes' must be a section"),
         ("attributes.subject", {"classes": ["a", "b"]}, "'subject' is an attribute of every"),
         ("attributes.weight.below", [80], "attributes.weight: it has both up_to and below"),
         ("attributes.weight.up_to", [70, 90], "2 bin ends and 2 classes"),
-        ("attributes.weight.classes", ["a", "b", "c"], "1 bin ends and 3 classes"),
         ("attributes.weight", {"classes": ["a", "b", "c"], "up_to": [90, 70]}, "n rising ends"),
         ("attributes.weight", {"classes": ["a", "b", "c"], "below": [70, 70]}, "n rising ends"),
         ("attributes.weight.up_to", ["heavy"], "must be a number, not 'heavy'"),
-        ("attributes.activity", {"classes": []}, "needs classes, each once"),
         ("attributes.activity.classes", ["walk", "walk"], "needs classes, each once"),
         ("attributes.activity.classes", ["run"], "class 'walk' is unknown; known: run"),
         ("attributes.activity.required_", True, "attributes.activity: entry 'required_' is unk"),
         ("attributes.activity.required", "yes", "'required' must be true or false, not 'yes'"),
-        ("attributes.activity", 3, "'activity' must be a section, not 3"),
         ("channels", "some", 'must be a list, or "all"'),
         ("channels", [], "channels: it is empty"),
         ("channels", [{"magnitude_of": ["gyro"]}], "the entry 'name' is missing"),
         ("splits.subject.by", "person", "by 'person' is unknown; known: label, recording"),
         ("splits.subject.folds", 1, "splits.subject: test and validation must lie"),
         ("splits.recording.test", 0, "splits.recording: test and validation must lie"),
-        ("splits.recording.test", 1.0, "must lie between 0 and 1"),
-        ("splits.recording.validation", -0.2, "must lie between 0 and 1"),
         ("splits.recording.test", float("nan"), "'test' must be a finite number"),
         ("splits.recording.fold", 2, "entry 'fold' is unknown; known: by, folds"),
         ("splits.any", {"by": "window"}, "split 'any' draws single windows"),
@@ -213,22 +181,6 @@ def test_single_windows_only_for_papers_or_without_overlap() -> None:
     apart = changed("splits.any", {"by": "window"})
     apart["window"] = {"length": 64, "stride": 64}
     protocol(apart)
-
-
-def test_toml_files(tmp_path: Path) -> None:
-    place = tmp_path / "a.toml"
-    place.write_bytes(b"\xef\xbb\xbfsample_rate = 50\n[window]\nlength = 3\n")
-    assert read_toml(place) == {"sample_rate": 50, "window": {"length": 3}}
-    for content, expected in [
-        (b"rate = \n", "a.toml is not TOML"),
-        ("größe = 1".encode("latin-1"), "a.toml is not UTF-8 text"),
-    ]:
-        place.write_bytes(content)
-        with pytest.raises(Refusal, match=expected) as caught:
-            read_toml(place)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(Refusal, match=r"none\.toml is missing"):
-        read_toml(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize("dataset", PACKAGED)

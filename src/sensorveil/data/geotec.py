@@ -51,16 +51,13 @@ def _official(source: Path) -> Iterator[Recording]:
             raise Refusal(f"{path} is not named sXX_YY_sp.csv or _sw.csv; rename or remove it")
         table = read_csv(path, [*_COLUMNS, "timestamp", "label"])
         # In double precision, which UNIX times in milliseconds need.
-        stamps = numbers(table, ["timestamp"], str(path), np.float64)[0]
-        empty = np.isnan(stamps)
-        if empty.any():
-            raise Refusal(f"{path}, row {int(np.argmax(empty)) + 1}: the timestamp is empty")
+        stamps = numbers(table, ["timestamp"], str(path), np.float64, full=True)[0]
         yield _recording(
             found["subject"],
             int(found["execution"]),
             _DEVICES[found["device"]],
             numbers(table, _COLUMNS, str(path)),
-            even_times(stamps - stamps[0], str(path)),
+            stamps,
             table["label"].to_numpy(dtype=str),
             people,
             str(path),
@@ -80,13 +77,12 @@ def _compact(source: Path) -> Iterator[Recording]:
     columns = ["subject", "execution", "device"]
     for row in read_index(source / "recordings.csv", columns, len(table), place):
         part = slice(row.start, row.start + row.n)
-        passed = np.cumsum(steps[part])
         yield _recording(
             row.subject,
             int(row.execution),
             row.device,
             signal[:, part],
-            even_times(passed - passed[0], str(place)),
+            np.cumsum(steps[part]),
             activity[part],
             people,
             str(place),
@@ -103,7 +99,7 @@ def _recording(
     execution: int,
     device: str,
     signal: np.ndarray,
-    time: np.ndarray,
+    milliseconds: np.ndarray,
     activity: np.ndarray,
     people: dict[str, dict[str, Any]],
     where: str,
@@ -117,6 +113,7 @@ def _recording(
         "hand": str(facts["dominant_hand"]),
         **{name: float(facts[name]) for name in _MEASURED},
     }
+    time = even_times(milliseconds - milliseconds[0], where)
     return Recording(f"{subject}-{execution:02d}-{device}", subject, signal, labels, time)
 
 

@@ -55,16 +55,10 @@ class CsiLog:
         The tool's counts, receivers in the order of their antennas.
     timestamp : array of shape (packets,)
         Microseconds from an unknown start; begins again after 2**32.
-    is_cut : bool
-        Whether the last record was incomplete.
-    left_out : int
-        How many packets had another number of antennas than most.
     """
 
     csi: np.ndarray
     timestamp: np.ndarray
-    is_cut: bool
-    left_out: int
 
     @property
     def seconds(self) -> np.ndarray:
@@ -91,7 +85,7 @@ def read_log(source: Path | bytes, name: str | None = None) -> CsiLog:
         content = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         raise Refusal(f"{name} cannot be read: {error.strerror}") from None
-    starts, is_cut = _record_starts(content, name)
+    starts = _record_starts(content, name)
     if not len(starts):
         raise Refusal(f"{name} holds no whole packet with CSI; leave it out or copy it again")
     data = np.frombuffer(content, np.uint8)
@@ -103,8 +97,6 @@ def read_log(source: Path | bytes, name: str | None = None) -> CsiLog:
     return CsiLog(
         csi=_in_antenna_order(_unpacked(data[at], rx, tx), header["antennas"]),
         timestamp=header["timestamp"].copy(),
-        is_cut=is_cut,
-        left_out=int(len(kept) - kept.sum()),
     )
 
 
@@ -134,8 +126,8 @@ def unit_power(signal: np.ndarray) -> np.ndarray:
     return signal / np.sqrt(np.where(power > 0, power, 1.0)).astype(signal.real.dtype)
 
 
-def _record_starts(content: bytes, name: str) -> tuple[np.ndarray, bool]:
-    """Where the content of each whole beamforming record begins; whether the end is cut."""
+def _record_starts(content: bytes, name: str) -> np.ndarray:
+    """Where the content of each whole beamforming record begins."""
     starts = []
     at = 0
     while at + 3 <= len(content):
@@ -151,7 +143,7 @@ def _record_starts(content: bytes, name: str) -> tuple[np.ndarray, bool]:
             _check_record(content, at, length, name)
             starts.append(at + 3)
         at += 2 + length
-    return np.array(starts, dtype=np.int64), at < len(content)
+    return np.array(starts, dtype=np.int64)
 
 
 def _check_record(content: bytes, at: int, length: int, name: str) -> None:

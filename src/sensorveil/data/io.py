@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 import warnings
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Model = TypeVar("Model", bound=BaseModel)
-
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError)
 
 _EXPECTED = {
     "string": "text",
@@ -184,7 +181,12 @@ def require_columns(table: pd.DataFrame, columns: Sequence[str], name: str) -> N
 
 
 def numbers(
-    table: pd.DataFrame, columns: Sequence[str], name: str, dtype: Any = np.float32
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    name: str,
+    dtype: Any = np.float32,
+    *,
+    full: bool = False,
 ) -> np.ndarray:
     """Columns as an array (columns, rows); an empty cell is NaN, a word is refused.
 
@@ -198,21 +200,30 @@ def numbers(
         The name of the table in refusals.
     dtype : dtype, default float32
         The type of the numbers.
+    full : bool, default False
+        Whether empty cells and infinite numbers are refused, too.
     """
     import pandas as pd
 
-    rows = []
-    for column in columns:
-        with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite
-            values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=dtype)
-        wrong = np.isnan(values) & table[column].notna().to_numpy()
+    cells = table[list(columns)]
+    for column in cells.select_dtypes(exclude="number"):
+        found = pd.to_numeric(cells[column], errors="coerce")
+        wrong = (found.isna() & cells[column].notna()).to_numpy()
         if wrong.any():
             row = int(np.argmax(wrong))
             raise Refusal(
-                f"{name}, row {row + 1}, {column}: '{table[column].iloc[row]}' is no number"
+                f"{name}, row {row + 1}, {column}: '{cells[column].iloc[row]}' is no number"
             )
-        rows.append(values)
-    return np.stack(rows)
+        cells = cells.assign(**{column: found})
+    with np.errstate(over="ignore"):  # what single precision cannot hold becomes infinite
+        values = np.ascontiguousarray(cells.to_numpy(dtype=dtype).T)
+    if full and not np.isfinite(values).all():
+        at, row = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        what = "is empty" if np.isnan(values[at, row]) else "is infinite"
+        raise Refusal(
+            f"{name}, row {row + 1}: {columns[at]} {what}; fill the cell, or leave its recording out"
+        )
+    return values
 
 
 def read_people(
@@ -288,10 +299,5 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
             return {name: content[name] for name in names}
     except KeyError as error:
         raise Refusal(f"{path} lacks an array: {error}") from None
-    except _DAMAGED as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError) as error:
         raise Refusal(f"{path} is not a whole npz file ({error}); copy it again") from None
-
-
-def canonical_json(content: Any) -> str:
-    """JSON that depends on the values alone, not on the order of entries."""
-    return json.dumps(content, sort_keys=True, ensure_ascii=False)

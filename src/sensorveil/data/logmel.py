@@ -31,8 +31,8 @@ def log_mel(waveform: np.ndarray) -> np.ndarray:
     --------
     >>> tone = np.sin(2 * np.pi * 1000 * np.arange(16_000) / RATE)
     >>> levels = log_mel(tone)
-    >>> levels.shape, round(float(band_centres()[levels[:, 0].argmax()]))
-    ((40, 61), 1019)
+    >>> levels.shape, int(levels[:, 0].argmax())
+    ((40, 61), 13)
     """
     if waveform.ndim != 1 or len(waveform) < FRAME:
         raise Refusal(
@@ -43,11 +43,6 @@ def log_mel(waveform: np.ndarray) -> np.ndarray:
     power = np.abs(np.fft.rfft(frames * _hann(), axis=-1)) ** 2
     in_bands = triangles() @ power.T
     return (10 * np.log10(np.maximum(in_bands, 10 ** (FLOOR_DB / 10)))).astype(np.float32)
-
-
-def band_centres() -> np.ndarray:
-    """The frequency of each band's peak, in Hz."""
-    return _edges()[1:-1]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -63,12 +64,7 @@ def _annotated(files: list[Path], people: _Facts) -> Iterator[Recording]:
         found = _ANNOTATED.fullmatch(path.name)
         if found:
             table = read_csv(path, [*_CHANNELS, "label"])
-            signal = numbers(table, _CHANNELS, str(path))
-            if np.isnan(signal).any():
-                column, row = (int(i) for i in np.argwhere(np.isnan(signal))[0])
-                raise Refusal(
-                    f"{path}, row {row + 1}: {_CHANNELS[column]} is empty; unpack it again"
-                )
+            signal = numbers(table, _CHANNELS, str(path), full=True)
             activity = table["label"].fillna("").astype(str).str.strip().to_numpy(dtype=str)
             yield _recording(found, people, signal, activity)
 
@@ -105,10 +101,10 @@ def _recording(
 
 
 def _gyroscope_of(path: Path) -> Path:
-    """The gyroscope's file of the same trial: beside the accelerometer's, or in its own folder."""
+    """The gyroscope's file of the same trial: in a folder of its own (GYRO or GYR), or beside."""
     name = path.name.replace("_acc_", "_gyro_")
     beside = path.parent / name
-    return beside if beside.is_file() else path.parent.parent / "GYRO" / name
+    return next(iter(sorted(path.parent.parent.glob(f"GYR*/{name}"))), beside)
 
 
 def _merged(acceleration: Path, rotation: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -130,32 +126,20 @@ def _merged(acceleration: Path, rotation: Path) -> tuple[np.ndarray, np.ndarray]
 def _sensor(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Nanoseconds and three axes of one sensor, from the lines after @DATA."""
     try:
-        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+        _, mark, body = path.read_text("utf-8-sig", errors="replace").partition("@DATA")
     except FileNotFoundError:
         raise Refusal(
             f"{path} is missing; a raw trial needs both its acc and its gyro file"
         ) from None
-    marks = [number for number, line in enumerate(lines) if line.strip() == "@DATA"]
-    if not marks:
+    if not mark:
         raise Refusal(f"{path} has no line @DATA; it is no raw file of MobiAct, or cut off")
-    rows = [(n, lines[n]) for n in range(marks[0] + 1, len(lines)) if lines[n].strip()]
-    if not rows:
-        raise Refusal(f"{path} has no samples after @DATA; download it again")
-    values = np.array([_sample(line, f"{path}, line {n + 1}") for n, line in rows])
-    if np.any(np.diff(values[:, 0]) < 0):
-        line = rows[int(np.argmax(np.diff(values[:, 0]) < 0)) + 1][0] + 1
-        raise Refusal(f"{path}, line {line}: time runs backwards; repair or remove the file")
-    return values[:, 0], values[:, 1:].T
-
-
-def _sample(line: str, where: str) -> list[float]:
-    cells = line.split(",")
-    try:
-        if len(cells) == 4:
-            return [float(cell) for cell in cells]
-    except ValueError:
-        pass
-    raise Refusal(f"{where}: '{line.strip()}' is not timestamp, x, y, z")
+    name, columns = f"{path}, after @DATA", ["timestamp", "x", "y", "z"]
+    table = read_csv(io.BytesIO(body.strip().encode()), name=name, names=columns)
+    time, *axes = numbers(table, columns, name, np.float64, full=True)
+    if np.any(np.diff(time) < 0):
+        row = int(np.argmax(np.diff(time) < 0)) + 2
+        raise Refusal(f"{name}, row {row}: time runs backwards; repair or remove the file")
+    return time, np.stack(axes)
 
 
 def _people(files: list[Path]) -> _Facts:

@@ -12,21 +12,19 @@ sqrt(identity^2 + jitter^2 / k): for two equally frequent classes and no other e
 d' = strength / spread, and the best accuracy is Phi(d' / 2).
 
 A signal is made from the values, a random phase and noise alone, so it holds no more information
-than the values: the accuracies here bound every attacker from above.
+than the values: the accuracies here bound every attacker from above who was trained on other people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
-
-_CHUNK = 2_000_000  # numbers held at once while posteriors are computed
 
 
 @dataclass(frozen=True)
@@ -60,21 +58,6 @@ class BestAccuracy(NamedTuple):
     error: float
 
 
-class _Mixture(NamedTuple):
-    """The components of the mixture of all windows: their centres, weights and classes."""
-
-    centres: np.ndarray
-    weight: np.ndarray
-    codes: dict[str, np.ndarray]
-
-    def crossed(self, name: str, means: np.ndarray, share: np.ndarray) -> _Mixture:
-        """Each component in every class of one more, independent attribute."""
-        codes = {other: np.repeat(code, len(share)) for other, code in self.codes.items()}
-        codes[name] = np.tile(np.arange(len(share)), len(self.weight))
-        centres = (self.centres[:, None] + means).reshape(-1, means.shape[1])
-        return _Mixture(centres, np.outer(self.weight, share).ravel(), codes)
-
-
 @dataclass(frozen=True, eq=False)
 class Population:
     """Simulated people with attributes.
@@ -93,14 +76,6 @@ class Population:
         Each person's class of each attribute of the person.
     deviations : array of shape (people, parameters)
         How each person differs from others of the same classes.
-
-    Notes
-    -----
-    `people` of the methods says which people the attacker was trained on. "unseen": others; the
-    frequencies of classes and the spread of people are known, but not this person's deviation.
-    "seen": these; each one's deviation is known too. For the attribute `subject`, the person,
-    "unseen" means a list of the people and their attributes, but no window of theirs. With `known`
-    the attacker knows the class of every window in the attributes of the recording (its activity).
 
     Examples
     --------
@@ -155,11 +130,8 @@ class Population:
 
     def share(self, attribute: str) -> np.ndarray:
         """How often each class occurs; the largest is the accuracy of the majority baseline."""
-        if attribute == "subject":
-            return np.full(self.size, 1 / self.size)
-        found = self._attribute(attribute)
-        count = len(found.classes)
-        if found.of_person:
+        count = len(self._attribute(attribute).classes)
+        if attribute in self.codes:
             return np.bincount(self.codes[attribute], minlength=count) / self.size
         return np.full(count, 1 / count)
 
@@ -171,140 +143,64 @@ class Population:
         )
 
     def best_accuracy(
-        self,
-        attribute: str,
-        windows: int = 1,
-        people: str = "unseen",
-        *,
-        known: bool = False,
-        samples: int = 20_000,
-        seed: int | np.random.Generator = 0,
+        self, attribute: str, windows: int = 1, *, samples: int = 20_000, seed: int = 0
     ) -> BestAccuracy:
-        """The accuracy of the best attacker who sees some windows of one person at once.
+        """The accuracy of the best attacker who sees some windows of one unseen person at once.
 
         It is the mean of the largest posterior probability.
 
         Parameters
         ----------
         attribute : str
-            The attribute, or `subject`.
+            The attribute.
         windows : int, default 1
-            How many windows; they show one and the same activity, unless it is `known`.
-        people : {"unseen", "seen"}, default "unseen"
-            Whom the attacker was trained on (see Notes).
-        known : bool, default False
-            Whether the attacker knows the activity of every window.
+            How many windows; they show one and the same activity.
         samples : int, default 20,000
             How many samples the Monte Carlo estimate takes.
-        seed : int or Generator, default 0
+        seed : int, default 0
             The seed of the estimate.
         """
         if windows < 1 or samples < 2:
             raise Refusal(f"{windows} windows, {samples} samples: at least 1 and 2 are needed")
-        mixture = self._mixture(attribute, people, known)
+        _, centres, weight = self._mixture()
         rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(mixture.weight), samples, p=mixture.weight)
-        spread = np.sqrt(self._variance(windows, people))
-        noise = rng.standard_normal((samples, len(self.parameters)))
-        values = mixture.centres[drawn] + spread * noise
-        top = self.posterior(attribute, values, windows, people, known=known).max(axis=1)
+        drawn = centres[rng.choice(len(weight), samples, p=weight)]
+        values = drawn + np.sqrt(self._variance(windows)) * rng.standard_normal(drawn.shape)
+        top = self.posterior(attribute, values, windows).max(axis=1)
         return BestAccuracy(float(top.mean()), float(top.std(ddof=1) / np.sqrt(samples)))
 
-    def posterior(
-        self,
-        attribute: str,
-        values: np.ndarray,
-        windows: int | np.ndarray = 1,
-        people: str = "unseen",
-        *,
-        known: bool = False,
-    ) -> np.ndarray:
+    def posterior(self, attribute: str, values: np.ndarray, windows: int = 1) -> np.ndarray:
         """The exact posterior probability of each class, (n, classes).
 
-        Each row of `values` is the mean over so many `windows` of one person. With `known`, the
-        effect of the attributes of the recording has been subtracted from it.
+        Each row of `values` is the mean over so many `windows` of one unseen person.
         """
-        mixture = self._mixture(attribute, people, known)
-        member = np.eye(len(self.share(attribute)))[mixture.codes[attribute]]
-        variance = np.broadcast_to(self._variance(windows, people), len(values))
-        step = max(1, _CHUNK // len(mixture.weight))
-        parts = [
-            _posterior(mixture, member, values[i : i + step], variance[i : i + step])
-            for i in range(0, len(values), step)
-        ]
-        return np.concatenate(parts)
+        from scipy.special import softmax
 
-    def _mixture(self, attribute: str, people: str, known: bool) -> _Mixture:
-        """The mixture that the attacker must consider."""
-        if people not in ("seen", "unseen"):
-            raise refuse_unknown("people", people, ["seen", "unseen"])
-        if attribute != "subject" and known and not self._attribute(attribute).of_person:
-            raise Refusal(
-                f"'{attribute}' is among what 'known' gives the attacker; leave 'known' out"
-            )
-        if people == "seen" or attribute == "subject":
-            centres = self.centres(self.codes) + np.zeros_like(self.deviations)
-            if people == "seen":
-                centres = centres + self.deviations
-            codes = {**self.codes, "subject": np.arange(self.size)}
-            mixture = _Mixture(centres, self.share("subject"), codes)
-            crossing = [a for a in self.attributes if not a.of_person]
-        else:
-            mixture = _Mixture(np.zeros((1, len(self.parameters))), np.ones(1), {})
-            crossing = list(self.attributes)
-        for other in crossing:
-            if other.of_person or not known:
-                mixture = mixture.crossed(
-                    other.name, self.means(other.name), self.share(other.name)
-                )
-        there = mixture.weight > 0
-        codes = {name: code[there] for name, code in mixture.codes.items()}
-        return _Mixture(mixture.centres[there], mixture.weight[there] / mixture.weight.sum(), codes)
+        member = np.eye(len(self._attribute(attribute).classes))
+        codes, centres, weight = self._mixture()
+        # Bayes' rule; terms that all components share (|values|^2, normalisation) are left out.
+        score = values @ centres.T - 0.5 * np.sum(centres**2, axis=1)
+        likely = softmax(score / self._variance(windows) + np.log(weight), axis=1)
+        return np.asarray(likely @ member[codes[attribute]])
 
-    def _variance(self, windows: int | np.ndarray, people: str) -> Any:
+    def _mixture(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """The components of the mixture of all windows: their classes, centres and weights."""
+        names = [attribute.name for attribute in self.attributes]
+        grid = np.indices([len(attribute.classes) for attribute in self.attributes])
+        codes = dict(zip(names, grid.reshape(len(names), -1), strict=True))
+        weight = np.prod([self.share(name)[code] for name, code in codes.items()], axis=0)
+        codes = {name: code[weight > 0] for name, code in codes.items()}
+        return codes, self.centres(codes), weight[weight > 0]
+
+    def _variance(self, windows: int) -> float:
         """Around a component's centre, along each parameter."""
-        own = 0.0 if people == "seen" else self.identity**2
-        return own + self.jitter**2 / windows
+        return self.identity**2 + self.jitter**2 / windows
 
     def _attribute(self, name: str) -> Attribute:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise refuse_unknown("attribute", name, [*(a.name for a in self.attributes), "subject"])
-
-
-@dataclass(frozen=True, eq=False)
-class Oracle:
-    """The best attacker's answer for given windows, or for groups of them.
-
-    Parameters
-    ----------
-    group : array of shape (n,)
-        The numbers of the groups.
-    labels : array of shape (n,)
-        Their true classes.
-    posterior : array of shape (n, classes)
-        The posterior probabilities.
-    """
-
-    group: np.ndarray
-    labels: np.ndarray
-    posterior: np.ndarray
-
-    @property
-    def prediction(self) -> np.ndarray:
-        """The most probable class of each group."""
-        return self.posterior.argmax(axis=1)
-
-    @property
-    def accuracy(self) -> float:
-        """How often the prediction is right on these windows."""
-        return float(np.mean(self.prediction == self.labels))
-
-    @property
-    def expected(self) -> float:
-        """The expected accuracy given the values: the mean of the largest posterior."""
-        return float(self.posterior.max(axis=1).mean())
+        raise refuse_unknown("attribute", name, [a.name for a in self.attributes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,59 +241,9 @@ class Truth:
             raise Refusal(f"windows must start at multiples of {self.length} to have one truth")
         return windows.recording * self.per_recording + windows.start // self.length
 
-    def oracle(
-        self,
-        windows: Windows,
-        attribute: str,
-        people: str = "unseen",
-        *,
-        groups: np.ndarray | None = None,
-        known: bool = False,
-    ) -> Oracle:
-        """The best attacker on these windows, one by one or by groups.
-
-        Parameters
-        ----------
-        windows : Windows
-            Windows of this simulated dataset.
-        attribute : str
-            The attribute, or `subject`.
-        people : {"unseen", "seen"}, default "unseen"
-            Whom the attacker was trained on.
-        groups : array of shape (windows,), optional
-            Windows of one number are seen together; they must be of one person and show one
-            activity, unless that is `known`. Default: each window alone.
-        known : bool, default False
-            Whether the attacker knows the activity of every window.
-        """
-        rows = self.rows(windows)
-        values = self.values[rows]
-        shown = [a.name for a in self.population.attributes if not a.of_person]
-        if known:
-            values = values - self.population.centres({n: self.labels[n][rows] for n in shown})
-        given = np.arange(len(rows)) if groups is None else np.asarray(groups)
-        if given.shape != rows.shape:
-            raise Refusal(f"{len(given)} group numbers are given for {len(rows)} windows")
-        group, first, inverse = np.unique(given, return_index=True, return_inverse=True)
-        for name in ["subject"] if known else ["subject", *shown]:
-            if np.any(self.labels[name][rows] != self.labels[name][rows[first]][inverse]):
-                hint = "" if name == "subject" else ", or call with known=True"
-                raise Refusal(f"a group mixes windows of several {name} classes; part them{hint}")
-        count = np.bincount(inverse)
-        mean = np.zeros((len(group), values.shape[1]))
-        np.add.at(mean, inverse, values / count[inverse, None])
-        posterior = self.population.posterior(attribute, mean, count, people, known=known)
-        return Oracle(group, self.labels[attribute][rows[first]], posterior)
-
-
-def _posterior(
-    mixture: _Mixture, member: np.ndarray, values: np.ndarray, variance: np.ndarray
-) -> np.ndarray:
-    """Bayes' rule; terms that all components share (|values|^2, normalisation) are left out."""
-    score = values @ mixture.centres.T - 0.5 * np.sum(mixture.centres**2, axis=1)
-    score = score / variance[:, None] + np.log(mixture.weight)
-    weight = np.exp(score - score.max(axis=1, keepdims=True)) @ member
-    return weight / weight.sum(axis=1, keepdims=True)
+    def posterior(self, windows: Windows, attribute: str) -> np.ndarray:
+        """What the best attacker concludes from each window alone, (windows, classes)."""
+        return self.population.posterior(attribute, self.values[self.rows(windows)])
 
 
 def _spread_evenly(

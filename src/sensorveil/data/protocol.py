@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import tomllib
-from collections.abc import Mapping
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from sensorveil.data.io import Section, canonical_json, validated
+from sensorveil.data.io import Section, validated
 from sensorveil.errors import Refusal, refuse_unknown
 
 
@@ -252,7 +252,7 @@ class Protocol(Section):
     @property
     def digest(self) -> str:
         """Sixteen digits that change with every value (but not with descriptions)."""
-        text = canonical_json(self.model_dump(mode="json"))
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rule(self, split: str | None) -> tuple[str, SplitRule]:
@@ -325,7 +325,7 @@ class Card(Section):
 
 
 def packaged_protocol(dataset: str, text: str = "") -> Protocol:
-    """The protocol that comes with the package.
+    """The protocol that comes with the package, or in the text `toml` of a dataset's class.
 
     Examples
     --------
@@ -334,30 +334,31 @@ def packaged_protocol(dataset: str, text: str = "") -> Protocol:
     (128, ['rotation rate magnitude', 'acceleration magnitude'])
     """
     content = _packaged(dataset, text)
-    del content["card"]
-    return validated(Protocol, content, f"{dataset}.toml")
+    content.pop("card", None)
+    return validated(Protocol, content, f"toml of {dataset}")
 
 
 def packaged_card(dataset: str, text: str = "") -> Card:
-    """The card that comes with the package.
+    """The card that comes with the package, or in the text `toml` of a dataset's class.
 
     Examples
     --------
     >>> packaged_card("watch").people
     10
     """
-    return validated(Card, _packaged(dataset, text)["card"], f"{dataset}.toml, card")
+    return validated(Card, _packaged(dataset, text).get("card", {}), f"toml of {dataset}, card")
 
 
 def _packaged(dataset: str, text: str = "") -> dict[str, Any]:
-    """The content of a packaged file, or of the text that a dataset of somebody else brings.
-
-    One that `extends` another says only what differs.
-    """
-    if not text:
-        text = (files("sensorveil.data") / "protocols" / f"{dataset}.toml").read_text("utf-8")
-    content = tomllib.loads(text)
+    """The content of a dataset's TOML; one that `extends` another says only what differs."""
+    place = files("sensorveil.data") / "protocols" / f"{dataset}.toml"
+    if not text and not place.is_file():
+        raise Refusal(f"{dataset} has no protocol; give its class the text `toml`")
+    try:
+        content = tomllib.loads(text or place.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise Refusal(f"toml of {dataset} is not TOML: {error}") from None
     if "extends" not in content:
         return content
-    base: Mapping[str, Any] = _packaged(content.pop("extends"))
+    base = _packaged(content.pop("extends"))
     return {**base, **content, "card": {**base["card"], **content.get("card", {})}}

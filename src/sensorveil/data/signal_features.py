@@ -6,8 +6,6 @@ standardise them first, and take the magnitude of complex ones.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 STEPS = (0.5, 3.0)
@@ -26,7 +24,10 @@ def power_spectrum(signal: np.ndarray) -> np.ndarray:
     >>> power_spectrum(np.zeros((5, 2, 128))).shape
     (5, 2, 64)
     """
-    return _power(_centred(signal))
+    length = signal.shape[-1]
+    taper = np.sin(np.pi * np.arange(length) / length) ** 2
+    centred = signal - signal.mean(-1, dtype=np.float64, keepdims=True)
+    return np.abs(np.fft.rfft(centred * taper, axis=-1)[..., 1:]) ** 2
 
 
 def dominant_frequency(power: np.ndarray, sample_rate: float, length: int) -> np.ndarray:
@@ -43,10 +44,14 @@ def dominant_frequency(power: np.ndarray, sample_rate: float, length: int) -> np
     2.75
     """
     total = power.sum(1)
-    logs = np.log(np.maximum(total, 1e-30))
-    peaks = zip(total, logs, total.argmax(1).tolist(), strict=True)
-    places = [_summit(log, peak) if row[peak] > 0 else 0.0 for row, log, peak in peaks]
-    return np.array(places) * sample_rate / length
+    rows, peak = np.arange(len(total)), total.argmax(1)
+    logs = np.pad(np.log(np.maximum(total, 1e-30)), ((0, 0), (1, 1)), mode="edge")
+    left, middle, right = (logs[rows, peak + step] for step in range(3))
+    bend = left - 2 * middle + right
+    is_inside = (peak > 0) & (peak < total.shape[1] - 1) & (bend < 0)
+    shift = np.where(is_inside, (left - right) / np.where(is_inside, 2 * bend, 1.0), 0.0)
+    place = peak + 1 + np.clip(shift, -0.5, 0.5)
+    return np.where(total[rows, peak] > 0, place, 0.0) * sample_rate / length
 
 
 def energy(signal: np.ndarray) -> np.ndarray:
@@ -57,11 +62,12 @@ def energy(signal: np.ndarray) -> np.ndarray:
     >>> energy(np.array([[[1.0, -1.0], [2.0, -2.0]]])).tolist()
     [5.0]
     """
-    return _energy(_centred(signal))
+    variance: np.ndarray = signal.var(-1, dtype=np.float64)
+    return variance.sum(1)
 
 
 def frequency_and_energy(signal: np.ndarray, sample_rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """The dominant frequency of each window and its energy, from one pass.
+    """The dominant frequency of each window, and its energy.
 
     Examples
     --------
@@ -70,9 +76,8 @@ def frequency_and_energy(signal: np.ndarray, sample_rate: float) -> tuple[np.nda
     >>> round(float(frequency[0]), 2), round(float(energy[0]), 2)
     (2.75, 0.5)
     """
-    centred = _centred(signal)
-    frequency = dominant_frequency(_power(centred), sample_rate, signal.shape[-1])
-    return frequency, _energy(centred)
+    power = power_spectrum(signal)
+    return dominant_frequency(power, sample_rate, signal.shape[-1]), energy(signal)
 
 
 def spectrum_distance(first: np.ndarray, second: np.ndarray) -> float:
@@ -159,59 +164,14 @@ def within_correlation(
     found = []
     for which in np.unique(recording):
         mine = recording == which
-        if mine.sum() < fewest:
-            continue
         a, b = (values[mine].astype(np.float64) for values in (raw, other))
-        a, b = a - a.mean(), b - b.mean()
-        across, along = np.sqrt((a**2).sum()), np.sqrt((b**2).sum())
-        if across <= 1e-9 * np.abs(raw[mine]).sum():
-            continue
-        same = along <= 1e-9 * np.abs(other[mine]).sum()
-        found.append(0.0 if same else float((a * b).sum() / (across * along)))
+        if len(a) >= fewest and not _is_constant(a):
+            found.append(0.0 if _is_constant(b) else np.corrcoef(a, b)[0, 1])
     return round(float(np.mean(found)), 12) if found else None
 
 
-def _centred(signal: np.ndarray) -> np.ndarray:
-    """Without its mean over time, which is taken in double precision."""
-    centred: np.ndarray = signal - _mean(signal)
-    return centred
-
-
-def _power(centred: np.ndarray) -> np.ndarray:
-    return np.abs(np.fft.rfft(centred * _taper(centred.shape[-1]), axis=-1)[..., 1:]) ** 2
-
-
-def _energy(centred: np.ndarray) -> np.ndarray:
-    return _mean(centred**2)[..., 0].sum(1)
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """The mean over time, as an axis of one."""
-    mean: np.ndarray = np.add.reduce(values, -1, np.float64, keepdims=True) / values.shape[-1]
-    return mean
-
-
-def _summit(values: np.ndarray, peak: int) -> float:
-    """The maximum of the parabola through a peak and its neighbours, counted from 1.
-
-    Examples
-    --------
-    >>> _summit(np.array([0.0, 1.0, 0.0]), 1), _summit(np.array([1.0, 2.0, 2.0]), 1)
-    (2.0, 2.5)
-    """
-    if not 0 < peak < len(values) - 1:
-        return peak + 1.0
-    left, middle, right = values[peak - 1 : peak + 2].tolist()
-    bend = left - 2 * middle + right
-    shift = (left - right) / (2 * bend) if bend < 0 else 0.0
-    return peak + 1 + min(max(shift, -0.5), 0.5)
-
-
-@lru_cache(maxsize=8)
-def _taper(length: int) -> np.ndarray:
-    """The periodic Hann taper."""
-    taper: np.ndarray = np.sin(np.pi * np.arange(length) / length) ** 2
-    return taper
+def _is_constant(values: np.ndarray) -> bool:
+    return bool(np.ptp(values) <= 1e-9 * np.abs(values).max())
 
 
 def _band(signal: np.ndarray, sample_rate: float) -> np.ndarray:

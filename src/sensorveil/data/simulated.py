@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from sensorveil.data.dataset import GeneratedDataset
+from sensorveil.data.corpus import Corpus, apply_protocol
+from sensorveil.data.dataset import Dataset
 from sensorveil.data.population import Attribute, Population, Truth
 from sensorveil.data.protocol import Protocol
 from sensorveil.data.recordings import Recording, Recordings
-from sensorveil.errors import Refusal, refuse_unknown
+from sensorveil.errors import Refusal
 
 # The strongest effects keep every signal below half its rate, and every posterior computable.
 _LIMITS = {"identity": (0.0, 3.0), "jitter": (0.01, 3.0), "noise": (0.0, 1.0)}
@@ -30,7 +31,7 @@ Physical = Mapping[str, np.ndarray]
 """Each parameter in its own units, (recordings, windows)."""
 
 
-class Simulation(GeneratedDataset):
+class Simulation(Dataset):
     """What the simulated datasets share: options, the truth, and a protocol with the options.
 
     A recording is a sequence of segments of exactly one window, each drawn from its own values, so
@@ -61,16 +62,12 @@ class Simulation(GeneratedDataset):
     parameters: ClassVar[Mapping[str, tuple[float, float]]]
     """For each parameter the value of an average person, and how much one unit adds."""
     attributes: ClassVar[tuple[Attribute, ...]]
-    defaults: ClassVar[Mapping[str, float]]
     shares: ClassVar[Mapping[str, str]] = {}
     """Options that are the share of people with the second class of an attribute."""
 
     def __init__(self, **options: Any) -> None:
-        for name in options:
-            if name not in self.defaults:
-                raise refuse_unknown(f"option of {self.name}", name, list(self.defaults))
-        merged = {**self.defaults, **options}
-        super().__init__(**{name: self._checked(name, value) for name, value in merged.items()})
+        super().__init__(**options)
+        self.options = {name: self._checked(name, v) for name, v in self.options.items()}
 
     def _checked(self, name: str, value: Any) -> float:
         where = f"{self.name}: option '{name}' is {value!r}"
@@ -83,6 +80,16 @@ class Simulation(GeneratedDataset):
         if isinstance(value, bool) or not low <= number <= high:
             raise Refusal(f"{where}; it must be a number from {low:g} to {high:g}")
         return number
+
+    def locate(self, source: Path | None = None) -> Path:
+        """There is no place: the data is made."""
+        if source is not None:
+            raise Refusal(f"{self.name} is made by a program and has no files; leave --from out")
+        return Path()
+
+    def corpus(self, source: Path | None = None) -> Corpus:
+        """Its recordings by its protocol, made anew."""
+        return apply_protocol(self.protocol(), self.read(self.locate(source)))
 
     def protocol(self) -> Protocol:
         """The packaged protocol; its digest differs where any option does."""

@@ -1,4 +1,4 @@
-"""A user's own CSV or Parquet files, described by a short TOML beside them (see docs/table.md)."""
+"""A user's own CSV or Parquet files, described by a short TOML beside them (see docs/howto/table.md)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Table(Dataset):
     name = "table"
 
     def __init__(self) -> None:
+        super().__init__()
         self._place: Path | None = None
         self._content: tuple[Recordings, Protocol] | None = None
 
@@ -45,8 +46,8 @@ class Table(Dataset):
             channels="those that its TOML names",
             licence="yours",
             citation="none",
-            url="docs/table.md",
-            obtain="write a short TOML beside your CSV or Parquet file, as docs/table.md shows",
+            url="docs/howto/table.md",
+            obtain="write a short TOML beside your CSV or Parquet file, as docs/howto/table.md shows",
         )
 
     def locate(self, source: Path | None = None) -> Path:
@@ -207,7 +208,7 @@ class _TableReader:
                 f"{path} and the table of people both have the column {both[0]}; drop one"
             )
         self._check_numbers(table, own, path)
-        signal = _signal(table, about.columns, path)
+        signal = numbers(table, about.columns, str(path), full=True)
         time = _seconds(table[about.time], path) if about.time else None
         labels = {label: _text(table[label]) for label in own}
         for subject, name, rows in self._groups(table, keys, path):
@@ -275,19 +276,6 @@ def _text(column: pd.Series) -> np.ndarray:
     """Cells as text: 1 and 1.0 are the same, and an empty cell is the empty text."""
     plain = column.astype(object).where(column.notna(), "").astype(str).str.strip()
     return plain.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True).to_numpy(dtype=str)
-
-
-def _signal(table: pd.DataFrame, columns: Sequence[str], path: Path) -> np.ndarray:
-    signal = numbers(table, columns, str(path))
-    wrong = np.argwhere(~np.isfinite(signal))
-    if len(wrong):
-        column, row = (int(i) for i in wrong[0])
-        what = "is empty" if np.isnan(signal[column, row]) else "is infinite"
-        raise Refusal(
-            f"{path}, row {row + 1}: {columns[column]} {what};"
-            " fill the cell, or leave its recording out"
-        )
-    return signal
 
 
 def _seconds(column: pd.Series, path: Path) -> np.ndarray:

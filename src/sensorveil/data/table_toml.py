@@ -42,7 +42,7 @@ class PeopleTable(Section):
 
 
 class TableDescription(Section):
-    """What a user's TOML says of a table; docs/table.md shows every entry.
+    """What a user's TOML says of a table; docs/howto/table.md shows every entry.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,8 @@ _NAME = re.compile(
 _COLUMNS = tuple(f"csi_1_{rx}_{sc}" for rx in (1, 2, 3) for sc in range(1, SUBCARRIERS + 1))
 _PEOPLE = "people.csv"
 
-# '15+-7i' becomes '15 -7': then all numbers of a file are read in one go.
-_PLAIN = str.maketrans({"+": " ", ",": " ", "i": None, '"': None})
+# '15+-7i' becomes '15,-7': two cells for a complex number.
+_PLAIN = str.maketrans({"+": ",", "i": None, '"': None})
 
 
 class WifiHar(Dataset):
@@ -81,35 +82,15 @@ def _table(content: bytes, name: str) -> np.ndarray:
     missing = [column for column in _COLUMNS if column not in columns]
     if missing:
         raise Refusal(f"{name} lacks the column {missing[0]} ({len(missing)} of 90 are missing)")
-    # A complex column has two numbers in a row, any other one.
-    width = [2 if column.startswith("csi_") else 1 for column in columns]
-    rows = _numbers(body, sum(width), name)
-    first = dict(zip(columns, np.cumsum([0, *width]), strict=False))
-    at = [first[column] for column in _COLUMNS]
-    signal = rows[:, at] + 1j * rows[:, [place + 1 for place in at]]
-    return np.ascontiguousarray(signal.T, dtype=np.complex64)
-
-
-def _numbers(body: str, width: int, name: str) -> np.ndarray:
-    """All numbers of the rows, or the refusal that names the first row that is wrong."""
-    lines = body.translate(_PLAIN).strip().splitlines()
-    if not lines:
-        raise Refusal(f"{name} has no rows")
-    try:
-        return np.array(" ".join(lines).split(), dtype=np.float32).reshape(len(lines), width)
-    except ValueError:
-        number = next(n for n, line in enumerate(lines, 1) if not _is_row(line, width))
-        raise Refusal(
-            f"{name}, row {number}: there are not {width} numbers, complex ones like 15+-7i;"
-            " download it again"
-        ) from None
-
-
-def _is_row(line: str, width: int) -> bool:
-    try:
-        return len([float(word) for word in line.split()]) == width
-    except ValueError:
-        return False
+    body_columns = [
+        part
+        for column in columns
+        for part in ([f"{column}.re", f"{column}.im"] if column.startswith("csi_") else [column])
+    ]
+    plain = f"{','.join(body_columns)}\n{body.translate(_PLAIN)}".encode()
+    wanted = [f"{column}.{part}" for part in ("re", "im") for column in _COLUMNS]
+    signal = numbers(read_csv(io.BytesIO(plain), wanted, name), wanted, name, full=True)
+    return signal[:90] + 1j * signal[90:]
 
 
 def _people(source: Path) -> dict[int, dict[str, Any]]:

@@ -189,6 +189,7 @@ class Windows:
         return len(self.offset)
 
     def __repr__(self) -> str:
+        size = f"{len(self):,}{' complex' if self.is_complex else ''} of"
         people = len(np.unique(self.subject))
         attributes = (
             f"{name} ({', '.join(classes) if len(classes) <= 5 else f'{len(classes)} classes'})"
@@ -196,8 +197,7 @@ class Windows:
             if name != "subject"
         )
         parts = [
-            f"{len(self):,} of {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz,"
-            f" {people} people",
+            f"{size} {' x '.join(map(str, self.shape))} at {self.sample_rate:g} Hz, {people} people",
             ", ".join(attributes),
         ]
         if self.origin:
@@ -234,9 +234,14 @@ class Windows:
     def batch(self, index: np.ndarray | slice) -> np.ndarray:
         """A copy of some windows, (n, channels, length), in standard units where scaled."""
         view = np.lib.stride_tricks.sliding_window_view(self.store, self.length, axis=-1)
-        signal = np.moveaxis(view[..., self.offset[index], :], -2, 0)
+        return np.ascontiguousarray(
+            self._converted(np.moveaxis(view[..., self.offset[index], :], -2, 0))
+        )
+
+    def _converted(self, signal: np.ndarray) -> np.ndarray:
+        """A signal (n, channels, ..., samples) as recorded, in the units and numbers of `batch`."""
         if self.scaling is None:
-            return signal.copy()
+            return signal
         signal = self.scaling.apply(signal)
         return to_real(signal) if self.real else signal
 
@@ -329,8 +334,7 @@ class Windows:
         Returns
         -------
         DataFrame
-            The columns recording, start (its first sample in the recording), seconds (the same as
-            time), subject, and one for each other attribute, missing where it is unknown.
+            Its columns are recording, start (the first sample), seconds, and the attributes.
 
         Examples
         --------
@@ -361,10 +365,6 @@ class Windows:
             Which window.
         ax : matplotlib Axes, optional
             Where to draw; default: new axes.
-
-        Returns
-        -------
-        Axes
 
         Examples
         --------
@@ -474,12 +474,7 @@ class DeviceWindows:
     def __init__(self, windows: Windows, device: str | torch.device) -> None:
         import torch  # not above: listing or loading data does not need it
 
-        store = torch.from_numpy(windows.store).to(device)
-        if windows.scaling is not None:
-            mean = torch.from_numpy(windows.scaling.mean).to(device)
-            store = (store - mean) / torch.from_numpy(windows.scaling.deviation).to(device)
-        if windows.real and store.is_complex():
-            store = torch.stack([store.real, store.imag], dim=1).flatten(0, 1)
+        store = torch.from_numpy(windows._converted(windows.store[None])[0]).to(device)
         self._view = store.unfold(-1, windows.length, 1)
         self._offset = torch.from_numpy(windows.offset).to(device)
         self.device = store.device
