@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
+from benchmarks.plan import DENSE, Done, Plan, adjusted, fixed_scores, made, raw_models
 from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.errors import Refusal, refuse_unknown
@@ -31,9 +31,9 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
     for part in parts:
         if part not in recipe.parts:
             raise refuse_unknown(f"part of {recipe.name}", part, list(recipe.parts))
-    told = {"mode", "privacy.public", "privacy.denoiser_weight"} & set(overrides)
-    if "donors" in recipe.parts and told:
-        raise Refusal(f"the rows of {recipe.name} set '{min(told)}' themselves")
+    own = {"mode", "privacy.public", "privacy.denoiser_weight"} & set(overrides)
+    if "donors" in recipe.parts and own:
+        raise Refusal(f"the rows of {recipe.name} set '{min(own)}' themselves")
     for row in recipe.rows:
         made(
             recipe, row.method, preset, 0, "cpu", {**row.settings, **row.with_settings, **overrides}
@@ -45,10 +45,10 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
 
 
 def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[str, Any]:
-    """Tables: what fixed models read of each attribute, and with `leaks` re-identification."""
+    """Tables: accuracy of fixed models on each attribute, and with `leaks` re-identification."""
     models = raw_models(recipe, plan)
     test = plan.test
-    raw = read_by(recipe, plan, models, [test] * len(plan.seeds))
+    raw = fixed_scores(recipe, plan, models, [test] * len(plan.seeds))
     found: dict[str, Any] = {
         "dense_inference": asdict(DENSE),
         "raw": {"paper": dict(recipe.paper), **raw},
@@ -69,7 +69,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
             "strength": dict(row.strength),
             "federation": obfuscators[0].metrics_.get("federation", {}).get("config", {}),
             "paper": dict(row.paper),
-            **read_by(recipe, plan, models, hidden),
+            **fixed_scores(recipe, plan, models, hidden),
         }
         if leaks and any(place in row.where for place in REIDENTIFIED):
             entry["reidentification"] = [

@@ -13,7 +13,14 @@ from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.methods.baselines import Noise
 
-SMALL = {"epochs": 2, "coder_epochs": 1, "reader_epochs": 2, "width": 16, "steps": 4}
+SMALL = {
+    "epochs": 2,
+    "autoencoder_epochs": 1,
+    "encoder_epochs": 2,
+    "unet_width": 8,
+    "sampling_steps": 4,
+    "ensemble_size": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,7 @@ def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> N
     assert found["windows"] <= 60
     assert found["seeds"] == [0]
     (epochs,) = found["seeds_bits"]
-    assert len(epochs) == SMALL["reader_epochs"]
+    assert len(epochs) == SMALL["encoder_epochs"]
     assert set(epochs[0]) == set(plan.split.test.attributes)
 
 

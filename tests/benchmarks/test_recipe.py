@@ -19,17 +19,21 @@ def test_a_recipe_names_what_exists(name: str) -> None:
     assert found.split in dataset(found.data).protocol().splits
     assert not set(found.hide) & set(found.keep)
     for row in found.rows:
-        settings = method(row.method).Settings
-        known = settings.names()
-        assert {*row.settings, *row.with_settings} <= set(known)
-        method(row.method)(
-            found.preset_of(row.method, "paper"), **row.settings, **row.with_settings
+        kind = method(row.method)
+        modifier = {"modifier": row.modifier} if row.modifier else {}
+        kind(
+            found.preset_of(row.method, "paper"), **row.settings, **row.with_settings, **modifier
         )
-        if row.modifier:
-            settings(modifier=row.modifier)  # type: ignore[call-arg]
+        changed = {kind.Settings.full_name(name) for name in row.with_settings}
+        assert changed <= {*kind.adjustable, "training.mutual_information_weight"}
         federation(row, {}, seed=0)
         assert set(row.federation) <= {"fedblinder", *FederationConfig.names()}
-        assert set(row.strength) <= {"keep", *found.hide}
+        assert set(row.strength) <= {"guidance_scale", *found.hide}
+    for part in found.parts.values():
+        kind = method(found.rows[-1].method)
+        for settings in (part.get("with_settings", {}), *part.get("each", ())):
+            if isinstance(settings, dict):
+                kind(**settings)
         attributes = {key.removesuffix("_f1") for key in row.paper}
         assert attributes <= set(found.attributes)
         assert all(0 < value < 100 for value in row.paper.values())
