@@ -21,9 +21,7 @@ def test_a_recipe_names_what_exists(name: str) -> None:
     for row in found.rows:
         kind = method(row.method)
         modifier = {"modifier": row.modifier} if row.modifier else {}
-        kind(
-            found.preset_of(row.method, "paper"), **row.settings, **row.with_settings, **modifier
-        )
+        kind(found.preset_of(row.method, "paper"), **row.settings, **row.with_settings, **modifier)
         changed = {kind.Settings.full_name(name) for name in row.with_settings}
         assert changed <= {*kind.adjustable, "training.mutual_information_weight"}
         federation(row, {}, seed=0)
