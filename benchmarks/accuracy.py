@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.plan import DENSE, Done, Plan, adjusted, fixed_scores, made, raw_models
+from benchmarks.plan import DENSE, Done, Plan, adjusted, fixed_scores, made, outputs_of, raw_models
 from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.errors import Refusal, refuse_unknown
@@ -56,10 +56,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
     }
     done(found)
     for row, obfuscators in trained_rows(recipe, plan):
-        hidden = [
-            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
-            for obfuscator in obfuscators
-        ]
+        hidden = outputs_of(obfuscators, test, row.strength)
         entry = {
             "label": row.label,
             "where": row.where,

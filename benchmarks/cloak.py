@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.accuracy import trained_rows
 from benchmarks.diffusion_costs import Diffusion, information_over_training, overhead
-from benchmarks.plan import Done, Plan, fixed_scores, made, raw_models, scores_of
+from benchmarks.plan import Done, Plan, fixed_scores, made, outputs_of, raw_models, scores_of
 from benchmarks.recipe import Recipe
 from sensorveil.audit.folds import thinned
 from sensorveil.measures.timing import median_seconds
@@ -70,14 +70,8 @@ def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     epochs, test, models = recipe.parts["tuned"]["epochs"], plan.test, raw_models(recipe, plan)
     found: dict[str, Any] = {"epochs": epochs, "windows": len(test), "rows": []}
     for row, obfuscators in trained_rows(recipe, plan):
-        hidden = [
-            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
-            for obfuscator in obfuscators
-        ]
-        learnt = [
-            obfuscator.obfuscate(plan.split.train, row.strength, seed=obfuscator.seed + 1_000)
-            for obfuscator in obfuscators
-        ]
+        hidden = outputs_of(obfuscators, test, row.strength)
+        learnt = outputs_of(obfuscators, plan.split.train, row.strength, first_seed=1_000)
         tuned_codes = {name: list[np.ndarray]() for name in recipe.keep}
         for name, predicted in tuned_codes.items():
             for seed, before, after in zip(plan.seeds, learnt, hidden, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.accuracy import fitted
-from benchmarks.plan import Done, Plan, fixed_scores, raw_models
+from benchmarks.plan import Done, Plan, fixed_scores, outputs_of, raw_models
 from benchmarks.recipe import Recipe
 from sensorveil.data.windows import Windows
 from sensorveil.measures.timing import median_seconds
@@ -36,8 +36,7 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     found: dict[str, Any] = {"points": []}
     for number, (alpha, beta) in enumerate(pairs):
         own = obfuscators[number * len(plan.seeds) : (number + 1) * len(plan.seeds)]
-        hidden = [obfuscator.obfuscate(plan.split.test, seed=obfuscator.seed) for obfuscator in own]
-        scores = fixed_scores(recipe, plan, models, hidden)
+        scores = fixed_scores(recipe, plan, models, outputs_of(own, plan.split.test))
         found["points"].append({"alpha": alpha, "beta": beta, **scores})
     done(found)
     return found

@@ -129,6 +129,19 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
     return {one: plan.models[one] for one in wanted}
 
 
+def outputs_of(
+    obfuscators: Sequence[Obfuscator],
+    windows: Windows,
+    strength: Mapping[str, float] | None = None,
+    first_seed: int = 0,
+) -> list[Windows]:
+    """The output of each method, with noise of its own seed."""
+    return [
+        obfuscator.obfuscate(windows, strength, seed=first_seed + obfuscator.seed)
+        for obfuscator in obfuscators
+    ]
+
+
 def fixed_scores(
     recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]
 ) -> dict[str, Any]:
