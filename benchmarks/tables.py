@@ -259,11 +259,11 @@ def _donors(found: Content) -> Iterator[Table]:
             "windows": name,
             "figure": figure.replace("_", " "),
             "mean": mean,
-            "standard error": error,
+            "deviation over seeds": deviation,
             "paper, on Widar3.0": paper.get(name, {}).get(figure),
         }
         for name, figures in found["means"].items()
-        for figure, (mean, error) in figures.items()
+        for figure, (mean, deviation) in figures.items()
     ]
     yield table("attacks on those whose windows were given, and how good the windows are", rows)
     private = [
@@ -354,6 +354,8 @@ def _audit(found: Content) -> Iterator[Table]:
         yield table(f"accuracy of applications, in % ({of})", kept)
         hidden = [_hidden(one) for one in split["attributes"]]
         yield table(f"accuracy of attackers, in % ({of})", hidden)
+        best = [_by_threat_model(one) for one in split["attributes"]]
+        yield table("best accuracy by threat model, in %", best)
         sessions = [
             {"attribute": one["attribute"], **_without(session, "significant")}
             for one in split["attributes"]
@@ -366,6 +368,14 @@ def _audit(found: Content) -> Iterator[Table]:
         bounds = [one["bound"] for one in split["attributes"] if one.get("bound")]
         yield table("bounds", bounds)
         yield table("signal", [split["signal"] or {}])
+
+
+def _by_threat_model(one: Content) -> dict[str, Any]:
+    best: dict[str, float] = {}
+    for attack in one["attacks"]:
+        name = attack["threat_model"]
+        best[name] = max(best.get(name, 0.0), attack["accuracy"]["value"])
+    return {"attribute": one["attribute"], **{name: percent(value) for name, value in best.items()}}
 
 
 def _hidden(one: Content) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def test_strengths_and_variants_use_the_same_weights(guided: Plan, diffusion: Re
 
 
 def test_what_is_trained_for_one_part_serves_the_others(guided: Plan, diffusion: Recipe) -> None:
-    plan = replace(guided, runs=())
+    plan, diffusion = replace(guided, runs=()), replace(diffusion, unlisted=())
     measure("accuracy", diffusion, plan, nothing, 0)
     models, trained = dict(plan.models), dict(plan.trained)
     assert set(models) == {(k, 3, a) for k in ("read", "read_dense") for a in diffusion.attributes}
