@@ -37,8 +37,11 @@ def print_tables(screen: Screen, found: Content) -> None:
 
 
 def print_points(screen: Screen, found: Content, attributes: tuple[str, ...]) -> None:
-    """Print the tables of a federated experiment."""
+    """Print the tables of a federated experiment, and the rates that it chose."""
     print_tables(screen, found)
+    if "chosen" in found:
+        best = {name: one["rate"] for name, one in found["chosen"].items() if name != "rule"}
+        screen.say(f"Rates: {best}, by {found['chosen']['rule']}.")
 
 
 def tables_of(found: Content) -> list[Table]:
@@ -297,10 +300,14 @@ _LONG = ("discriminators", "information", "adapted")
 def _federated(found: Content) -> Iterator[Table]:
     """Means over seeds, and the lowest and the highest of several."""
     groups: dict[str, list[Content]] = defaultdict(list)
+    rows: list[Content] = []
     for point in found["points"]:
-        if "failed" not in point:
-            groups[_description(_without(point, *_RUN, *_LONG))].append(point)
-    rows = [{"point": "raw data", "seeds": len(found["raw"]), **_over_seeds(found["raw"])}]
+        name = _description(_without(point, *_RUN, *_LONG))
+        if "failed" in point:
+            rows.append({"point": name})
+        else:
+            groups[name].append(point)
+    rows.append({"point": "raw data", "seeds": len(found["raw"]), **_over_seeds(found["raw"])})
     for name, points in groups.items():
         sizes = {"GB": f"{points[0]['bytes'] / 1e9:.1f}", "people": points[0]["people"]}
         rows.append({"point": name, "seeds": len(points), **sizes, **_over_seeds(points)})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import sensorveil
 from benchmarks.accuracy import federation
 from benchmarks.recipe import names, recipe
+from sensorveil.cli.main import app
 from sensorveil.data.catalog import dataset, list_datasets
 from sensorveil.errors import Refusal
 from sensorveil.federated.config import FederationConfig
@@ -50,3 +54,12 @@ def test_the_papers_own_settings() -> None:
 def test_an_unknown_recipe_lists_the_known_ones() -> None:
     with pytest.raises(Refusal, match="obscurenet-motionsense-gender"):
         recipe("obscurenet")
+
+
+def test_without_a_checkout_the_command_says_where_recipes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sensorveil, "__file__", str(tmp_path / "site" / "sensorveil" / "x.py"))
+    with pytest.raises(Refusal, match="clone the repository"):
+        app(["papers", "list"], standalone_mode=False)
