@@ -263,7 +263,9 @@ def _donors(found: Content) -> Iterator[Table]:
             "figure": figure.replace("_", " "),
             "mean": mean,
             "deviation over seeds": deviation,
-            "paper, on Widar3.0": paper.get(name, {}).get(figure),
+            "paper, on Widar3.0": f"[{paper[name][figure]}]"
+            if figure in paper.get(name, ())
+            else "",
         }
         for name, figures in found["means"].items()
         for figure, (mean, deviation) in figures.items()

@@ -41,6 +41,7 @@ def gait() -> Recipe:
     return replace(whole, data="simulated", unlisted=(), parts=parts, rows=whole.rows[-1:])
 
 
+@pytest.mark.slow
 def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> None:
     two = replace(plan, seeds=(0, 1))  # of which the first is asked for
     found = measure("over_training", gait, two, lambda so_far: None)
@@ -62,6 +63,7 @@ def test_costs_of_each_preset(plan: Plan, gait: Recipe) -> None:
     assert row["seconds_alone"] > row["seconds_a_window"] > 0
 
 
+@pytest.mark.slow
 def test_a_tuned_application_reads_what_an_unchanged_one_does_not(
     plan: Plan, gait: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

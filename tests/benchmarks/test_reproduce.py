@@ -79,7 +79,7 @@ def test_accuracies(plan: Plan, gait: Recipe) -> None:
     kept: list[int] = []
     found = accuracies(gait, plan, lambda so_far: kept.append(len(so_far["rows"])), 2)
     assert kept == [0, 1, 2, 3, 4, 5], "saved as it goes"
-    assert found["raw"]["read"]["gender"]["accuracy"]["value"] > 0.9
+    assert found["raw"]["read"]["gender"]["accuracy"]["value"] > 0.8
     rows = {row["label"]: row for row in found["rows"]}
     deterministic, randomized = (
         rows[f"ObscureNet, {name}"] for name in ("deterministic", "randomized")
@@ -175,6 +175,7 @@ def test_class_diffusion_is_a_row_beside_them(guided: Plan) -> None:
     assert 0 <= row["read"]["gender"]["accuracy"]["value"] <= 1
 
 
+@pytest.mark.slow
 def test_a_part_asks_for_some_seeds_and_other_settings(guided: Plan, diffusion: Recipe) -> None:
     plan = replace(guided, seeds=(3, 4), runs=(guided.runs[0], copy.copy(guided.runs[0])))
     asked = {**diffusion.parts["tradeoff"], "seeds": 1}
@@ -207,6 +208,7 @@ def test_strengths_and_variants_use_the_same_weights(guided: Plan, diffusion: Re
         assert 0 <= row["retrained"]["gender"]["accuracy"]["value"] <= 1
 
 
+@pytest.mark.slow
 def test_what_is_trained_for_one_part_serves_the_others(guided: Plan, diffusion: Recipe) -> None:
     plan, diffusion = replace(guided, runs=()), replace(diffusion, unlisted=())
     measure("accuracy", diffusion, plan, nothing, 0)
@@ -229,7 +231,9 @@ def test_cost_and_growth(guided: Plan, diffusion: Recipe) -> None:
 
 @pytest.mark.slow
 def test_information(guided: Plan, diffusion: Recipe) -> None:
-    found = measure("information", diffusion, replace(guided, windows=None), nothing)
+    split = load("simulated", "recording", people=12, windows=12, recordings=2, gender=4.0)
+    plan = replace(guided, split=split, windows=None)
+    found = measure("information", diffusion, plan, nothing)
     assert set(found["points"][0]["bits"]) == {"activity", "gender", "weight"}
     assert found["raw"]["activity"] > 0.2  # of two bits, by few windows
 
@@ -255,6 +259,7 @@ def test_a_choice_is_made_by_attacks_on_validation_windows(
     assert {"raw", "lazy", "semi-informed"} <= {one["threat_model"] for one in gender["attacks"]}
 
 
+@pytest.mark.slow
 def test_settings_are_compared_on_validation_windows(guided: Plan, diffusion: Recipe) -> None:
     found = measure("validated", diffusion, guided, nothing)
     assert [row["settings"] for row in found["rows"]] == [{}, {"guidance_scale": 0.0}]
@@ -295,9 +300,9 @@ def mobiact_folder(root: Path) -> None:
     heading = "timestamp,rel_time,acc_x,acc_y,acc_z,gyro_x,gyro_y,gyro_z,azimuth,pitch,roll,label"
     for person in (1, 2, 3, 4, 5, 6):  # men and women, of all three weight groups
         for number, task in enumerate(("WAL", "STD", "JOG", "STU")):
-            time = np.arange(700)
+            time = np.arange(400)
             wave = np.sin(time * (0.05 + 0.1 * number)) * (1 + person / 3)
-            rows = wave[:, None] + generator.normal(size=(700, 6)) / 10
+            rows = wave[:, None] + generator.normal(size=(400, 6)) / 10
             lines = [
                 ",".join(f"{v:g}" for v in (1e12 + t * 5e6, t * 0.005, *row, 0, 0, 0)) + f",{task}"
                 for t, row in zip(time, rows, strict=True)
