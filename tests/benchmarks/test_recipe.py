@@ -31,6 +31,8 @@ def test_a_recipe_names_what_exists(name: str) -> None:
         federation(row, {}, seed=0)
         assert set(row.federation) <= {"fedblinder", *FederationConfig.names()}
         assert set(row.strength) <= {"guidance_scale", *found.hide}
+    known = {name for row in found.rows for name in method(row.method).Settings.names()}
+    assert set(found.settings) <= known | {name.rpartition(".")[2] for name in known}
     for part in found.parts.values():
         kind = method(found.rows[-1].method)
         for settings in (part.get("with_settings", {}), *part.get("each", ())):
