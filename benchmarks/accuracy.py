@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.plan import DENSE, Done, Plan, adjusted, made, raw_models, read_by
+from benchmarks.plan import DENSE, Done, Plan, adjusted, fixed_scores, made, outputs_of, raw_models
 from benchmarks.recipe import Recipe, Row
 from sensorveil.audit.reidentification import obscurenet_reidentification
 from sensorveil.classifiers import ClassifierSettings
@@ -31,9 +31,9 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
     for part in parts:
         if part not in recipe.parts:
             raise refuse_unknown(f"part of {recipe.name}", part, list(recipe.parts))
-    told = {"mode", "privacy.public", "privacy.denoiser_weight"} & set(overrides)
-    if "donors" in recipe.parts and told:
-        raise Refusal(f"the rows of {recipe.name} set '{min(told)}' themselves")
+    own = {"mode", "privacy.public", "privacy.denoiser_weight"} & set(overrides)
+    if "donors" in recipe.parts and own:
+        raise Refusal(f"the rows of {recipe.name} set '{min(own)}' themselves")
     for row in recipe.rows:
         made(
             recipe, row.method, preset, 0, "cpu", {**row.settings, **row.with_settings, **overrides}
@@ -45,10 +45,10 @@ def check(recipe: Recipe, parts: Sequence[str], preset: str, overrides: Mapping[
 
 
 def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[str, Any]:
-    """Tables: what fixed models read of each attribute, and with `leaks` re-identification."""
+    """Tables: accuracy of fixed models on each attribute, and with `leaks` re-identification."""
     models = raw_models(recipe, plan)
     test = plan.test
-    raw = read_by(recipe, plan, models, [test] * len(plan.seeds))
+    raw = fixed_scores(recipe, plan, models, [test] * len(plan.seeds))
     found: dict[str, Any] = {
         "dense_inference": asdict(DENSE),
         "raw": {"paper": dict(recipe.paper), **raw},
@@ -56,10 +56,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
     }
     done(found)
     for row, obfuscators in trained_rows(recipe, plan):
-        hidden = [
-            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
-            for obfuscator in obfuscators
-        ]
+        hidden = outputs_of(obfuscators, test, row.strength)
         entry = {
             "label": row.label,
             "where": row.where,
@@ -69,7 +66,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
             "strength": dict(row.strength),
             "federation": obfuscators[0].metrics_.get("federation", {}).get("config", {}),
             "paper": dict(row.paper),
-            **read_by(recipe, plan, models, hidden),
+            **fixed_scores(recipe, plan, models, hidden),
         }
         if leaks and any(place in row.where for place in REIDENTIFIED):
             entry["reidentification"] = [
@@ -88,7 +85,7 @@ def accuracies(recipe: Recipe, plan: Plan, done: Done, leaks: int = 20) -> dict[
 REIDENTIFIED = ("figure 4", "section V-J")
 """Where ObscureNet and CLOAK let a model learn from a part of the output with true labels."""
 
-LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch=512, rate=2e-3)
+LEAK_NETWORK = ClassifierSettings(width=64, epochs=50, batch_size=512, learning_rate=2e-3)
 """The re-identification model: 50 epochs and batches of 512, as in the authors' code."""
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.run import commit
 from benchmarks.tables import print_points
 from sensorveil.cli import options as given
 from sensorveil.cli.federated import (
@@ -121,11 +122,14 @@ def _measure(
 
     def on_point(found: dict[str, Any]) -> None:
         earlier = {"earlier": known["earlier"]} if known else {}
-        write_json(file, {**own, **found, **earlier, "conditions": conditions(device)})
+        write_json(
+            file,
+            {**own, **found, **earlier, "conditions": {**conditions(device), "commit": commit()}},
+        )
 
     with screen.bars():
         found = run_experiment(name, shared, on_point, known)
-    print_points(screen, found, (*shared.keep, *shared.hide))
+    print_points(screen, found)
     return {**own, **found}
 
 

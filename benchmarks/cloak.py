@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy import trained_rows
-from benchmarks.diffusion_costs import information_over_training, overhead
-from benchmarks.plan import Done, Plan, raw_models, read_by, scores_of
+from benchmarks.diffusion_costs import Diffusion, information_over_training, overhead
+from benchmarks.plan import Done, Plan, fixed_scores, made, outputs_of, raw_models, scores_of
 from benchmarks.recipe import Recipe
 from benchmarks.timing import median_seconds
 from sensorveil.audit.threat_models import thinned
@@ -18,10 +18,9 @@ from sensorveil.progress import track
 
 
 def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """Figure 5: bits that z_U tells of every attribute after each epoch of the encoder.
+    """Figure 5: bits about every attribute in z_U after each epoch of the encoder.
 
-    `windows` of the test part are asked, which the encoder is not trained on; of all runs, or of
-    the first `seeds` of them.
+    They are estimated on `windows` test windows, for all runs or the first `seeds` of them.
     """
     asked = recipe.parts["over_training"]
     held = thinned(plan.split.test, asked["windows"], seed=0)
@@ -43,7 +42,8 @@ def over_training(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Table VI: parameters, size and time of each method, in a batch and window by window.
 
-    Speed and size do not depend on the weights, so that little training will do.
+    The method is that of the last row. Speed and size do not depend on the weights, so that little
+    training will do.
     """
     asked = recipe.parts["overhead"]
     some = thinned(plan.split.train, asked["windows"], seed=0)
@@ -51,7 +51,9 @@ def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     found: dict[str, Any] = {"paper": dict(recipe.paper), "windows": len(some), "rows": []}
     for preset in track(asked["presets"], "presets"):
         brief = {"epochs": 1, "encoder_epochs": 1, "autoencoder_epochs": 1, **plan.overrides}
-        obfuscator = Cloak(preset, plan.seeds[0], plan.device, **brief)
+        name = recipe.rows[-1].method
+        obfuscator = made(recipe, name, preset, plan.seeds[0], plan.device, brief)
+        assert isinstance(obfuscator, Diffusion), f"{name} is no diffusion method"
         obfuscator.fit(some, recipe.keep, recipe.hide)
         one = median_seconds(partial(obfuscator.obfuscate, single, seed=1), asked["repeats"])
         found["rows"].append({"preset": preset, **overhead(obfuscator, some), "seconds_alone": one})
@@ -68,25 +70,19 @@ def tuned(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     epochs, test, models = recipe.parts["tuned"]["epochs"], plan.test, raw_models(recipe, plan)
     found: dict[str, Any] = {"epochs": epochs, "windows": len(test), "rows": []}
     for row, obfuscators in trained_rows(recipe, plan):
-        hidden = [
-            obfuscator.obfuscate(test, row.strength, seed=obfuscator.seed)
-            for obfuscator in obfuscators
-        ]
-        learnt = [
-            obfuscator.obfuscate(plan.split.train, row.strength, seed=obfuscator.seed + 1_000)
-            for obfuscator in obfuscators
-        ]
-        following = {name: list[np.ndarray]() for name in recipe.keep}
-        for name, read in following.items():
+        hidden = outputs_of(obfuscators, test, row.strength)
+        learnt = outputs_of(obfuscators, plan.split.train, row.strength, first_seed=1_000)
+        tuned_codes = {name: list[np.ndarray]() for name in recipe.keep}
+        for name, predicted in tuned_codes.items():
             for seed, before, after in zip(plan.seeds, learnt, hidden, strict=True):
                 model = models["read", seed, name].fine_tuned(before, name, epochs)
-                read.append(model.predict(after))
+                predicted.append(model.predict(after))
         found["rows"].append(
             {
                 "label": row.label,
                 "paper": dict(row.paper),
-                "tuned": {n: scores_of(test, n, recipe.keep[0], r) for n, r in following.items()},
-                **read_by(recipe, plan, models, hidden),
+                "tuned": {n: scores_of(test, n, recipe.keep[0], p) for n, p in tuned_codes.items()},
+                **fixed_scores(recipe, plan, models, hidden),
             }
         )
         done(found)

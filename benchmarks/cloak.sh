@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Commands like those behind CLOAK's files in results/, for one recipe: one run a seed, the recipe's parts, the
+# Commands like those behind the files of CLOAK in results/, for one recipe: one run a seed, its parts, the
 # full audit of the first. It takes what is finished, so it can be stopped and started again.
-#   OUT=measured SEEDS="0 1 2 3 4" PRESET=fast DEVICE=cuda bash scripts/cloak.sh motionsense-gender
+#   OUT=measured SEEDS="0 1 2 3 4" PRESET=fast DEVICE=cuda bash benchmarks/cloak.sh motionsense-gender
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: $0 RECIPE, such as motionsense-gender" >&2; exit 2; }
 recipe=$1

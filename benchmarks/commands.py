@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmarks.blinder_command import experiment
-from benchmarks.tables import print_part
+from benchmarks.tables import print_tables
 from sensorveil.cli import options as given
 from sensorveil.cli.screen import Screen
 from sensorveil.errors import Refusal, refuse_unknown
@@ -75,7 +75,7 @@ def reproduce(
     from benchmarks.accuracy import check, kinds_of_settings
     from benchmarks.plan import Plan
     from benchmarks.recipe import recipe
-    from benchmarks.run import measure
+    from benchmarks.run import commit, measure
     from sensorveil.classifiers import ClassifierSettings
     from sensorveil.conditions import conditions
     from sensorveil.data.catalog import load_whole
@@ -114,7 +114,7 @@ def reproduce(
         windows=windows,
         whole=(whole, corpus, rules),
     )
-    origin = split.test.origin
+    origin, held = split.test.origin, {**conditions(device), "commit": commit()}
     for one in parts:
         head = {
             "format": 1,
@@ -131,13 +131,30 @@ def reproduce(
         def keep(
             found: dict[str, Any], head: dict[str, Any] = head, place: Path = places[one]
         ) -> None:
-            write_json(place, {**head, **found, "conditions": conditions(device)})
+            write_json(place, {**head, **found, "conditions": held})
 
         with screen.bars():
             found = measure(one, chosen, plan, keep, leaks)
-        print_part(screen, chosen, one, found)
+        print_tables(screen, {**head, **found})
         screen.say(f"Written: {places[one]}")
         screen.result({**head, **found})
+
+
+@app.command("render", cls=given.Command)
+def render(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Their folder; else docs/results.")
+    ] = None,
+    quiet: given.Quiet = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Writes the pages of results out of benchmarks/results."""
+    from benchmarks.render import PAGES, write
+
+    screen = Screen(quiet, as_json)
+    places = write(out or PAGES)
+    screen.say(f"Written: {len(places)} pages in {places[0].parent}")
+    screen.result([str(place) for place in places])
 
 
 def _runs(places: list[Path], recipe: Recipe, split: Split, device: str) -> tuple[Obfuscator, ...]:

@@ -1,7 +1,6 @@
 """What the papers of guided diffusion measure beside their tables of accuracies.
 
-All of it is measured on trained methods as they are: strengths, samplers and what is avoided can be
-other ones without training anew.
+Strengths, samplers and negative targets change without training again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,16 @@ import numpy as np
 
 from benchmarks.accuracy import trained_rows
 from benchmarks.diffusion_costs import Diffusion, sampling_seconds
-from benchmarks.plan import Done, Models, Plan, adjusted, raw_models, read_by, scores_of
+from benchmarks.plan import (
+    Done,
+    Models,
+    Plan,
+    adjusted,
+    fixed_scores,
+    outputs_of,
+    raw_models,
+    scores_of,
+)
 from benchmarks.recipe import Recipe
 from benchmarks.timing import median_seconds
 from sensorveil.audit.attack import run_attacks
@@ -31,78 +39,130 @@ from sensorveil.progress import track
 
 
 def tradeoff(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """What fixed models read for every pair of strengths, without training anew."""
+    """Accuracy of fixed models for every pair of strengths, with the same noise for all pairs."""
     asked = recipe.parts["tradeoff"]
-    test, obfuscators = _some(plan, asked), _veils(recipe, plan, "tradeoff")
+    test, obfuscators = _test_windows(plan, asked), _trained(recipe, plan, asked)
     models = raw_models(recipe, plan)
     found: dict[str, Any] = {
-        "seeds": _seeds(obfuscators),
+        "seeds": [obfuscator.seed for obfuscator in obfuscators],
         "settings": obfuscators[0].about(),
         "windows": len(test),
-        "raw": read_by(recipe, plan, models, [test] * len(obfuscators)),
+        "raw": fixed_scores(recipe, plan, models, [test] * len(obfuscators)),
         "points": [],
     }
     pairs = [*product(asked["guidance_scale"], asked["negative_scale"])]
-    hidden = [
-        _for_each(obfuscator, test, pairs, recipe.hide)
-        for obfuscator in track(obfuscators, "seeds")
-    ]
-    for number, (keep, avoid) in enumerate(track(pairs, "strengths")):
-        read = read_by(recipe, plan, models, [outputs[number] for outputs in hidden])
-        found["points"].append({"guidance_scale": keep, "negative_scale": avoid, **read})
+    for towards, away in track(pairs, "strengths"):
+        strength = {"guidance_scale": towards, **dict.fromkeys(recipe.hide, away)}
+        scores = fixed_scores(recipe, plan, models, outputs_of(obfuscators, test, strength))
+        found["points"].append({"guidance_scale": towards, "negative_scale": away, **scores})
         done(found)
     return found
 
 
-def _for_each(
-    obfuscator: Diffusion,
-    test: Windows,
-    pairs: Sequence[tuple[float, float]],
-    hide: Sequence[str],
-) -> list[Windows]:
-    """The output for each pair of strengths, in one pass: every window has its own strengths.
-
-    Every pair has noise of its own, too, so small differences between pairs may be chance.
-    """
-    keep, avoid = (np.repeat(one, len(test)) for one in zip(*pairs, strict=True))
-    strength = {"guidance_scale": keep, **dict.fromkeys(hide, avoid)}
-    places = np.tile(np.arange(len(test)), len(pairs))
-    hidden = obfuscator.obfuscate(test.select(places), strength, seed=obfuscator.seed)
-    return [hidden.select(rows) for rows in np.split(np.arange(len(places)), len(pairs))]
-
-
 def variants(recipe: Recipe, plan: Plan, done: Done, part: str) -> dict[str, Any]:
-    """Other settings on the same weights: what is read of their output, and the time they take.
+    """Other settings on the same weights: scores on their output, and seconds a window.
 
-    Hidden attributes are read by fixed models, and by ones trained on the output of `windows`
-    training windows with true labels (`retrained`).
+    Hidden attributes are predicted by fixed models, and by models that are trained on the output of
+    `windows` training windows with true labels (`retrained`).
     """
-    asked, test = recipe.parts[part], plan.test
-    obfuscators, models = _veils(recipe, plan, part), raw_models(recipe, plan)
+    asked = recipe.parts[part]
+    obfuscators, models = _trained(recipe, plan, asked), raw_models(recipe, plan)
     train = thinned(plan.split.train, asked["windows"], seed=0)
     found: dict[str, Any] = {
-        "seeds": _seeds(obfuscators),
-        "windows": len(test),
+        "seeds": [obfuscator.seed for obfuscator in obfuscators],
+        "windows": len(plan.test),
         "training_windows": len(train),
         "rows": [],
     }
     for settings in track(asked["each"], part):
         others = [adjusted(obfuscator, plan.split.train, settings) for obfuscator in obfuscators]
-        hidden = [obfuscator.obfuscate(test, seed=obfuscator.seed) for obfuscator in others]
-        retrained = {
-            name: _retrained(recipe, plan, others, train, hidden, name) for name in recipe.hide
-        }
+        hidden = outputs_of(others, plan.test)
         found["rows"].append(
             {
                 "settings": settings,
                 "all_settings": others[0].about(),
-                "seconds_a_window": sampling_seconds(_guided(others[0]), test),
-                "retrained": retrained,
-                **read_by(recipe, plan, models, hidden),
+                "seconds_a_window": sampling_seconds(_guided(others[0]), plan.test),
+                "retrained": {
+                    name: _retrained(recipe, plan, others, train, hidden, name)
+                    for name in recipe.hide
+                },
+                **fixed_scores(recipe, plan, models, hidden),
             }
         )
         done(found)
     return found
+
+
+def _retrained(
+    recipe: Recipe,
+    plan: Plan,
+    obfuscators: Sequence[Obfuscator],
+    train: Windows,
+    hidden: Sequence[Windows],
+    name: str,
+) -> Mapping[str, Any]:
+    """Scores of models trained on obfuscated windows with true labels."""
+    predicted = [
+        Classifier(plan.inference, obfuscator.seed, plan.device).fit(learnt, name).predict(output)
+        for obfuscator, learnt, output in zip(
+            obfuscators, outputs_of(obfuscators, train, first_seed=1_000), hidden, strict=True
+        )
+    ]
+    return scores_of(hidden[0], name, recipe.keep[0], predicted)
+
+
+def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
+    """Accuracy of fixed models on validation windows for each of some settings, to choose by.
+
+    Methods and models learn from the fitting windows, with all seeds; given runs have learnt from
+    the validation windows too, so they are not used. `read_as` is how often each hidden class is
+    predicted.
+    """
+    asked, recipe = recipe.parts["validated"], replace(recipe.only_last(), unlisted=())
+    plan = replace(plan, split=plan.split.for_validation(), runs=(), windows=asked["windows"])
+    models, test = raw_models(recipe, plan), plan.test
+    found: dict[str, Any] = {
+        "seeds": list(plan.seeds),
+        "windows": len(test),
+        "raw": fixed_scores(recipe, plan, models, [test] * len(plan.seeds)),
+        "rows": [],
+    }
+    if test.origin:
+        found["data"] = asdict(test.origin)
+    ((_, obfuscators),) = trained_rows(recipe, plan)
+    for settings in track(asked["each"], "choices"):
+        others = [_guided(obfuscator).with_settings(**settings) for obfuscator in obfuscators]
+        hidden = outputs_of(others, test)
+        found["rows"].append(
+            {
+                "settings": settings,
+                "all_settings": others[0].about(),
+                **fixed_scores(recipe, plan, models, hidden),
+                "read_as": {
+                    name: {
+                        kind: _shares(plan, models, hidden, name, kind)
+                        for kind in ("read", "read_dense")
+                    }
+                    for name in recipe.hide
+                },
+            }
+        )
+        done(found)
+    return found
+
+
+def _shares(
+    plan: Plan, models: Models, outputs: Sequence[Windows], name: str, kind: str
+) -> dict[str, float]:
+    """The share of windows for which each class is predicted."""
+    predicted = np.stack(
+        [
+            models[kind, seed, name].predict(windows)
+            for seed, windows in zip(plan.seeds, outputs, strict=True)
+        ]
+    )
+    classes = outputs[0].classes[name]
+    return {label: float((predicted == code).mean()) for code, label in enumerate(classes)}
 
 
 def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
@@ -110,26 +170,24 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
     The methods learn from the fitting windows, with the first seed (and, for lazy attackers, the
     one after it); so do attackers, but for insiders, who learn from half of the validation windows.
-    `by kept class` is the best that can be read from the true kept class of the windows, in
-    hindsight.
+    `by kept class` is the best accuracy from the windows' true kept class, in hindsight.
     """
     asked, split, row = recipe.parts["chosen"], plan.split, recipe.rows[-1]
     budget = Budget.quick() if asked.get("quick") else Budget()
-    look = split.for_validation()
-    seed = plan.seeds[0]
+    look, seed = split.for_validation(), plan.seeds[0]
     first, second = (
-        plan.made(recipe, row.method, one, row.settings).fit(look.train, recipe.keep, recipe.hide)
+        _guided(
+            plan.made(recipe, row.method, one, row.settings).fit(
+                look.train, recipe.keep, recipe.hide
+            )
+        )
         for one in (seed, seed + 1)
     )
     found: dict[str, Any] = {"seeds": [seed], "windows": len(look.test), "rows": []}
     if look.test.origin:
         found["data"] = asdict(look.test.origin)
     for settings in track(asked["each"], "choices"):
-        fold = Fold(
-            _guided(first).with_settings(**settings),
-            look,
-            _guided(second).with_settings(**settings),
-        )
+        fold = Fold(first.with_settings(**settings), look, second.with_settings(**settings))
         output = obfuscate_fold(fold, None, 0, budget)
         kept = kept_attribute(
             [look],
@@ -139,70 +197,22 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
             budget.network,
             device=plan.device,
         )
-        read = run_attacks([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
+        attacked = run_attacks([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
         found["rows"].append(
             {
                 "settings": settings,
                 "kept": {"raw": kept.raw.value, "unchanged": kept.unchanged.value},
-                "hidden": {one.attribute: _found(one, look.test, recipe.keep[0]) for one in read},
+                "hidden": {
+                    one.attribute: _attacks(one, look.test, recipe.keep[0]) for one in attacked
+                },
             }
         )
         done(found)
     return found
 
 
-def validated(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """What fixed models read of validation windows for each of some settings, to choose by.
-
-    Methods and models learn from the fitting windows, with all seeds; runs that are given have
-    learnt from the validation windows too, and are left aside. `read_as` is how often each hidden
-    class is read: a method that tells nothing is read right as often as classes happen to agree.
-    """
-    asked, recipe = recipe.parts["validated"], replace(recipe.only_last(), unlisted=())
-    plan = replace(plan, split=plan.split.for_validation(), runs=(), windows=asked["windows"])
-    models, test = raw_models(recipe, plan), plan.test
-    found: dict[str, Any] = {
-        "seeds": list(plan.seeds),
-        "windows": len(test),
-        "raw": read_by(recipe, plan, models, [test] * len(plan.seeds)),
-        "rows": [],
-    }
-    if test.origin:
-        found["data"] = asdict(test.origin)
-    ((_, obfuscators),) = trained_rows(recipe, plan)
-    for settings in track(asked["each"], "choices"):
-        others = [_guided(obfuscator).with_settings(**settings) for obfuscator in obfuscators]
-        hidden = [obfuscator.obfuscate(test, seed=obfuscator.seed) for obfuscator in others]
-        found["rows"].append(
-            {
-                "settings": settings,
-                "all_settings": others[0].about(),
-                **read_by(recipe, plan, models, hidden),
-                "read_as": {name: _read_as(plan, models, hidden, name) for name in recipe.hide},
-            }
-        )
-        done(found)
-    return found
-
-
-def _read_as(
-    plan: Plan, models: Models, outputs: Sequence[Windows], name: str
-) -> dict[str, dict[str, float]]:
-    """The share of windows that is read as each class, by the kind of models."""
-    classes, shares = outputs[0].classes[name], {}
-    for kind in ("read", "read_dense"):
-        read = np.stack(
-            [
-                models[kind, seed, name].predict(windows)
-                for seed, windows in zip(plan.seeds, outputs, strict=True)
-            ]
-        )
-        shares[kind] = {label: float((read == code).mean()) for code, label in enumerate(classes)}
-    return shares
-
-
-def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
-    """What attackers read of an attribute, in short."""
+def _attacks(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
+    """The accuracies of all attackers on an attribute."""
     codes, kept = test.codes(hidden.attribute), test.codes(keep)
     likeliest = [np.bincount(codes[kept == one]).max() for one in np.unique(kept)]
     return {
@@ -223,39 +233,49 @@ def _found(hidden: AttributeAudit, test: Windows, keep: str) -> dict[str, Any]:
 
 
 def information(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """MINE's estimate of what the output says of each attribute, in bits, for several weights."""
+    """MINE's estimate of the bits about each attribute in the output, for several weights."""
     asked = recipe.parts["information"]
-    test, obfuscators = _some(plan, asked), _veils(recipe, plan, "information")
+    test, obfuscators = _test_windows(plan, asked), _trained(recipe, plan, asked)
     found: dict[str, Any] = {
-        "seeds": _seeds(obfuscators),
+        "seeds": [obfuscator.seed for obfuscator in obfuscators],
         "settings": obfuscators[0].about(),
         "windows": len(test),
-        "raw": _told_of(recipe, plan, test),
+        "raw": _bits(recipe, plan, test),
         "points": [],
     }
-    for avoid in track(asked["negative_scale"], "weights"):
-        strength = {"guidance_scale": asked["guidance_scale"], **dict.fromkeys(recipe.hide, avoid)}
-        told = [
-            _told_of(recipe, plan, obfuscator.obfuscate(test, strength, seed=obfuscator.seed))
-            for obfuscator in obfuscators
-        ]
-        bits = {name: [one[name] for one in told] for name in recipe.attributes}
-        found["points"].append(
-            {"guidance_scale": asked["guidance_scale"], "negative_scale": avoid, "bits": bits}
-        )
+    scale = asked["guidance_scale"]
+    for away in track(asked["negative_scale"], "weights"):
+        strength = {"guidance_scale": scale, **dict.fromkeys(recipe.hide, away)}
+        each = [_bits(recipe, plan, one) for one in outputs_of(obfuscators, test, strength)]
+        bits = {name: [one[name] for one in each] for name in recipe.attributes}
+        found["points"].append({"guidance_scale": scale, "negative_scale": away, "bits": bits})
         done(found)
     return found
 
 
+def _bits(recipe: Recipe, plan: Plan, windows: Windows) -> dict[str, float]:
+    features = window_features(windows.signal)
+    return {
+        name: mutual_information_mine(
+            features,
+            windows.codes(name),
+            groups=windows.recording,
+            quick=recipe.parts["information"].get("quick", False),
+            device=plan.device,
+        )
+        for name in recipe.attributes
+    }
+
+
 def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     """Seconds a window of sampling, by how many attributes are kept and hidden."""
-    some = thinned(plan.split.train, recipe.parts["cost"]["windows"], seed=0)
-    method = next(row.method for row in recipe.rows)
+    asked, name = recipe.parts["cost"], recipe.rows[-1].method
+    some = thinned(plan.split.train, asked["windows"], seed=0)
+    # Speed does not depend on the weights, so that little training will do.
+    brief = {"epochs": 1, "surrogate_epochs": 1, "negative_target": "predicted"}
     found: dict[str, Any] = {"paper": dict(recipe.paper), "rows": []}
-    for keep, hide in track(recipe.parts["cost"]["each"], "policies"):
-        # Speed does not depend on the weights, so that little training will do.
-        brief = {"epochs": 1, "surrogate_epochs": 1, "negative_target": "predicted"}
-        obfuscator = plan.made(recipe, method, plan.seeds[0], brief).fit(some, keep, hide)
+    for keep, hide in track(asked["each"], "policies"):
+        obfuscator = plan.made(recipe, name, plan.seeds[0], brief).fit(some, keep, hide)
         seconds = sampling_seconds(_guided(obfuscator), some)
         found["rows"].append({"keep": keep, "hide": hide, "seconds_a_window": seconds})
         done(found)
@@ -263,8 +283,9 @@ def cost(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
 
 
 def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
-    """Seconds that one more hidden attribute takes, beside those that training all took."""
-    (obfuscator, *_), more = _veils(recipe, plan, "growth"), recipe.parts["growth"]["hide"]
+    """Seconds to add one hidden attribute, and seconds of the whole training."""
+    asked = recipe.parts["growth"]
+    obfuscator, more = _trained(recipe, plan, asked)[0], asked["hide"]
     whole = obfuscator.metrics_["seconds"]
     added = median_seconds(
         lambda: obfuscator.add_hidden(plan.split.train, more), repeats=1, warm=False
@@ -280,18 +301,14 @@ def growth(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     return found
 
 
-def _some(plan: Plan, asked: Mapping[str, Any]) -> Windows:
+def _test_windows(plan: Plan, asked: Mapping[str, Any]) -> Windows:
     """The test windows, or as many of them as a part asks for."""
     return thinned(plan.test, asked.get("test", len(plan.test)), seed=0)
 
 
-def _veils(recipe: Recipe, plan: Plan, part: str) -> list[Diffusion]:
-    """Trained methods of the recipe's last row, whose settings are the method's own.
-
-    Those of all seeds, or of as many as the part asks for, with the settings that it alters.
-    """
-    asked = recipe.parts[part]
-    *_, (_, obfuscators) = trained_rows(recipe.only_last(), plan)
+def _trained(recipe: Recipe, plan: Plan, asked: Mapping[str, Any]) -> list[Diffusion]:
+    """Trained methods of the recipe's last row, of as many seeds and with settings as asked."""
+    ((_, obfuscators),) = trained_rows(recipe.only_last(), plan)
     with_settings = asked.get("with_settings", {})
     return [
         _guided(obfuscator).with_settings(**with_settings)
@@ -302,38 +319,3 @@ def _veils(recipe: Recipe, plan: Plan, part: str) -> list[Diffusion]:
 def _guided(obfuscator: Obfuscator) -> Diffusion:
     assert isinstance(obfuscator, Diffusion), f"{obfuscator.name} is no diffusion method"
     return obfuscator
-
-
-def _seeds(obfuscators: list[Diffusion]) -> list[int]:
-    return [obfuscator.seed for obfuscator in obfuscators]
-
-
-def _retrained(
-    recipe: Recipe,
-    plan: Plan,
-    obfuscators: Sequence[Obfuscator],
-    train: Windows,
-    hidden: list[Windows],
-    name: str,
-) -> Mapping[str, Any]:
-    """Scores of models trained on obfuscated windows with true labels."""
-    read: list[np.ndarray] = []
-    for obfuscator, output in zip(obfuscators, hidden, strict=True):
-        learnt = obfuscator.obfuscate(train, seed=obfuscator.seed + 1_000)
-        model = Classifier(plan.inference, obfuscator.seed, plan.device).fit(learnt, name)
-        read.append(model.predict(output))
-    return scores_of(hidden[0], name, recipe.keep[0], read)
-
-
-def _told_of(recipe: Recipe, plan: Plan, windows: Windows) -> dict[str, float]:
-    features = window_features(windows.signal)
-    return {
-        name: mutual_information_mine(
-            features,
-            windows.codes(name),
-            groups=windows.recording,
-            quick=recipe.parts["information"].get("quick", False),
-            device=plan.device,
-        )
-        for name in recipe.attributes
-    }

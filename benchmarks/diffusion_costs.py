@@ -51,11 +51,10 @@ def overhead(obfuscator: Diffusion, windows: Windows) -> dict[str, Any]:
 def information_over_training(
     obfuscator: Cloak, train: Windows, held: Windows, quick: bool = False
 ) -> list[dict[str, float]]:
-    """CLOAK's figure 5: bits of every attribute in z_U, after each epoch of the encoder.
+    """CLOAK's figure 5: bits about every attribute in z_U, after each epoch of the encoder.
 
-    The encoder of the first kept attribute is trained again on `train`, from the same seed, and
-    asked about `held`, which should be windows of other people. Values are held-out estimates by
-    MINE.
+    The encoder of the first kept attribute is trained again on `train`, from the same seed. MINE
+    estimates the bits on `held`, which should be windows of other people.
     """
     name = obfuscator.policy_.keep[0]
     watcher = _EncoderWatcher(obfuscator, obfuscator._standard(held), name, quick)
@@ -75,11 +74,11 @@ class _EncoderWatcher(Checkpoint):
     def load(self, stage: str) -> dict[str, torch.Tensor]:
         return {}
 
-    @torch.no_grad()
     def save(self, stage: str, state: Mapping[str, torch.Tensor], is_last: bool) -> None:
         self.network.load_state_dict(part_of(state, "networks.0."))
         signal = torch.from_numpy(self.held.signal).to(self.obfuscator.device)
-        codes = self.network(signal).cpu().numpy()
+        with torch.no_grad():
+            codes = self.network(signal).cpu().numpy()
         self.found.append({name: self._bits(codes, name) for name in self.held.attributes})
 
     def _bits(self, codes: np.ndarray, name: str) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.accuracy import fitted
-from benchmarks.plan import Done, Plan, raw_models, read_by
+from benchmarks.plan import Done, Plan, fixed_scores, outputs_of, raw_models
 from benchmarks.recipe import Recipe
 from benchmarks.timing import median_seconds
 from sensorveil.data.windows import Windows
@@ -36,9 +36,8 @@ def grid(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
     found: dict[str, Any] = {"points": []}
     for number, (alpha, beta) in enumerate(pairs):
         own = obfuscators[number * len(plan.seeds) : (number + 1) * len(plan.seeds)]
-        hidden = [obfuscator.obfuscate(plan.split.test, seed=obfuscator.seed) for obfuscator in own]
-        read = read_by(recipe, plan, models, hidden)
-        found["points"].append({"alpha": alpha, "beta": beta, **read})
+        scores = fixed_scores(recipe, plan, models, outputs_of(own, plan.split.test))
+        found["points"].append({"alpha": alpha, "beta": beta, **scores})
     done(found)
     return found
 

@@ -1,4 +1,4 @@
-"""How a recipe is run, and what fixed models read of what comes out."""
+"""How a recipe is run, and what fixed classifiers predict from what comes out."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Plan:
 
     `overrides` replace settings of the recipe, for smaller or other networks than the preset's;
     those that a method does not have are left out for it. Where trained `runs` are given, rows of
-    their method are read off them, and nothing of it is trained. With `windows` only so many of
-    the test windows are obfuscated, a random part of them.
+    their method use them, and nothing of it is trained. With `windows` only so many of the test
+    windows are obfuscated, a random part of them.
 
     `whole` is what the split was made of, for parts that divide it otherwise; `resnet` is the
     size of the classifiers that learn from what was generated.
@@ -64,7 +64,7 @@ class Plan:
         return made(recipe, name, self.preset, seed, self.device, {**given, **self.overrides})
 
     def seeds_for(self, recipe: Recipe, name: str) -> tuple[int, ...]:
-        """The seeds that an attribute is read with: the first alone where it is unlisted."""
+        """The seeds for an attribute's classifiers: the first alone where it is unlisted."""
         return self.seeds[:1] if name in recipe.unlisted else self.seeds
 
     @property
@@ -111,7 +111,8 @@ DENSE = ClassifierSettings(epochs=40, batch_size=512, learning_rate=1e-3, networ
 def raw_models(recipe: Recipe, plan: Plan) -> Models:
     """The fixed models, trained on raw windows: by kind, seed and attribute.
 
-    `read` are the papers' convolutional networks, `read_dense` those of ObscureNet's code.
+    The kinds are `read`, the papers' convolutional networks, and `read_dense`, those of ObscureNet's
+    code.
     """
     kinds = {"read": plan.inference, "read_dense": DENSE}
     wanted = [
@@ -127,10 +128,23 @@ def raw_models(recipe: Recipe, plan: Plan) -> Models:
     return {one: plan.models[one] for one in wanted}
 
 
-def read_by(
+def outputs_of(
+    obfuscators: Sequence[Obfuscator],
+    windows: Windows,
+    strength: Mapping[str, float] | None = None,
+    first_seed: int = 0,
+) -> list[Windows]:
+    """The output of each method, with noise of its own seed."""
+    return [
+        obfuscator.obfuscate(windows, strength, seed=first_seed + obfuscator.seed)
+        for obfuscator in obfuscators
+    ]
+
+
+def fixed_scores(
     recipe: Recipe, plan: Plan, models: Models, outputs: Sequence[Windows]
 ) -> dict[str, Any]:
-    """What fixed models of both kinds read of each attribute; outputs are of the first seeds."""
+    """Scores of the fixed models on each attribute, by kind; outputs are of the first seeds."""
     return {
         kind: {
             name: scores_of(
@@ -148,12 +162,16 @@ def read_by(
     }
 
 
-def scores_of(test: Windows, name: str, keep: str, read: Sequence[np.ndarray]) -> dict[str, Any]:
+def scores_of(
+    test: Windows, name: str, keep: str, predicted: Sequence[np.ndarray]
+) -> dict[str, Any]:
     """Accuracy and F1 with intervals over people and seeds, and accuracy within each kept class."""
     true, kept, classes = test.codes(name), test.codes(keep), len(test.classes[name])
-    tables = np.stack([confusion_by_person(true, codes, test.subject, classes) for codes in read])
+    tables = np.stack(
+        [confusion_by_person(true, codes, test.subject, classes) for codes in predicted]
+    )
     within = {
-        label: float(np.mean([(codes == true)[own] for codes in read]))
+        label: float(np.mean([(codes == true)[own] for codes in predicted]))
         for c, label in enumerate(test.classes[keep])
         if (own := (kept == c) & (true != UNKNOWN)).any()
     }

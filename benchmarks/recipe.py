@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorveil.errors import refuse_unknown
+from sensorveil.methods.registry import method
 
 FOLDER = Path(__file__).parent / "recipes"
 
@@ -39,9 +40,10 @@ class Row:
 class Recipe:
     """What is to be measured, and what the paper found.
 
-    `parts` are what can be measured, each with what it needs to know; each gives one file.
-    `unlisted` attributes are read as well. `presets` name a method's own preset for these data.
-    `phases` is what all see of complex windows (`data/phases.py`).
+    `parts` are what can be measured, each with its options; each gives one file. `unlisted`
+    attributes are predicted as well. `presets` name a method's own preset for these data. `paper` are
+    figures of the paper that belong to no row: raw data, timings. `phases` is how complex windows are
+    prepared (`data/phases.py`).
     """
 
     name: str
@@ -50,27 +52,28 @@ class Recipe:
     split: str
     keep: tuple[str, ...]
     hide: tuple[str, ...]
-    settings: Mapping[str, Any]
     rows: tuple[Row, ...]
-    paper: Mapping[str, Any]
-    """Figures of the paper that belong to no row: raw data, timings, the grid's best."""
     parts: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
     unlisted: tuple[str, ...] = ()
     presets: Mapping[str, str] = field(default_factory=dict)
     phases: str = "kept"
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All that are read: the kept ones, those to hide, and some that nobody listed."""
+        """All that are predicted: kept, hidden and unlisted."""
         return (*self.keep, *self.hide, *self.unlisted)
 
     def only_last(self) -> Recipe:
         """The recipe with its last row alone: the method that the paper is about."""
         return replace(self, rows=self.rows[-1:])
 
-    def preset_of(self, method: str, preset: str) -> str:
-        """The preset that a method has for these data, where the paper's is asked for."""
-        return self.presets.get(method, preset) if preset == "paper" else preset
+    def preset_of(self, name: str, preset: str) -> str:
+        """The preset of a method for these data; "fast" for "paper" where it is no paper's method."""
+        if preset != "paper":
+            return preset
+        return self.presets.get(name, "paper" if "paper" in method(name).presets else "fast")
 
 
 def names() -> list[str]:
@@ -94,7 +97,7 @@ def recipe(name: str) -> Recipe:
     rows = tuple(Row(**row) for row in content.pop("rows"))
     for several in ("keep", "hide", "unlisted"):
         content[several] = tuple(content.get(several, ()))
-    parts = content.get("parts", {})
-    # Of a generator's output fixed models read nothing: in its place its donors are looked for.
-    content["parts"] = parts if "donors" in parts else {"accuracy": {}, **parts}
-    return Recipe(name=name, rows=rows, **content)
+    parts = content.pop("parts", {})
+    # A generator has no output for a given window, so that no accuracy is measured of it.
+    parts = parts if "donors" in parts else {"accuracy": {}, **parts}
+    return Recipe(name=name, rows=rows, parts=parts, **content)

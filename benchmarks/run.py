@@ -1,23 +1,16 @@
-"""All that can be measured of a recipe, by name.
-
-    python -m benchmarks.run obscurenet-motionsense-gender --out measured
-
-is `sensorveil papers reproduce`.
-"""
+"""All that can be measured of a recipe, by name."""
 
 from __future__ import annotations
 
-import sys
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
-from benchmarks import cloak as cloak
-from benchmarks import csi as csi
-from benchmarks import diffusion as diffusion
-from benchmarks import obscurenet as obscurenet
+from benchmarks import cloak, csi, diffusion, obscurenet
 from benchmarks.accuracy import accuracies
 from benchmarks.plan import Done, Plan
 from benchmarks.recipe import Recipe
-from sensorveil.cli.main import main
 
 _WORK = {
     "grid": obscurenet.grid,
@@ -48,6 +41,12 @@ def measure(part: str, recipe: Recipe, plan: Plan, done: Done, leaks: int = 0) -
     return _WORK[part](recipe, plan, done)
 
 
-if __name__ == "__main__":
-    sys.argv[1:1] = ["papers", "reproduce"]
-    main()
+def commit() -> str | None:
+    """The commit of this checkout, "+" where files were changed since; None without git."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
+    found = subprocess.run(
+        command, cwd=Path(__file__).parent, check=False, capture_output=True, text=True
+    )
+    return found.stdout.strip() or None

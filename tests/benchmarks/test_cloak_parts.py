@@ -13,7 +13,14 @@ from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.methods.baselines import Noise
 
-SMALL = {"epochs": 2, "coder_epochs": 1, "reader_epochs": 2, "width": 16, "steps": 4}
+SMALL = {
+    "epochs": 2,
+    "autoencoder_epochs": 1,
+    "encoder_epochs": 2,
+    "unet_width": 8,
+    "sampling_steps": 4,
+    "ensemble_size": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +41,14 @@ def gait() -> Recipe:
     return replace(whole, data="simulated", unlisted=(), parts=parts, rows=whole.rows[-1:])
 
 
+@pytest.mark.slow
 def test_bits_of_every_attribute_after_each_epoch(plan: Plan, gait: Recipe) -> None:
     two = replace(plan, seeds=(0, 1))  # of which the first is asked for
     found = measure("over_training", gait, two, lambda so_far: None)
     assert found["windows"] <= 60
     assert found["seeds"] == [0]
     (epochs,) = found["seeds_bits"]
-    assert len(epochs) == SMALL["reader_epochs"]
+    assert len(epochs) == SMALL["encoder_epochs"]
     assert set(epochs[0]) == set(plan.split.test.attributes)
 
 
@@ -55,6 +63,7 @@ def test_costs_of_each_preset(plan: Plan, gait: Recipe) -> None:
     assert row["seconds_alone"] > row["seconds_a_window"] > 0
 
 
+@pytest.mark.slow
 def test_a_tuned_application_reads_what_an_unchanged_one_does_not(
     plan: Plan, gait: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
