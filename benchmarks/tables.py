@@ -371,7 +371,7 @@ def _audit(found: Content) -> Iterator[Table]:
             for session in one["sessions"]
             if session["significant"]
         ]
-        yield table("sessions that tell more than guessing, in shares", sessions)
+        yield table("sessions above the majority baseline, in shares", sessions)
         for name in ("linkage", "reidentification", "information", "condition_probes", "trade_off"):
             yield table(name.replace("_", " "), split.get(name) or [])
         bounds = [one["bound"] for one in split["attributes"] if one.get("bound")]

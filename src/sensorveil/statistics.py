@@ -166,7 +166,7 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
 def privacy_loss(confusion: np.ndarray) -> np.ndarray:
     """|accuracy - 1 / classes|, as in PrivDiffuser 5.3.1 and CLOAK V-B.
 
-    The papers compare with guessing among equally likely classes. An attacker who knows the shares
+    The papers compare with a uniform guess among the classes. An attacker who knows the shares
     of the classes reaches `majority`, so every result has that too.
 
     >>> float(privacy_loss(np.array([[8, 2], [1, 9]])).round(2))

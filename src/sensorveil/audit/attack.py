@@ -31,7 +31,7 @@ from sensorveil.statistics import (
 )
 
 _NEVER = 50.0
-"""The log prior of a class that does not occur in training: evidence minus it is never largest."""
+"""The log prior of a class that does not occur in training: scores minus it are never largest."""
 
 Found = dict[tuple[str, str, str], list[list[np.ndarray]]]
 """Scores (2, n, classes) by attribute, threat model and attacker, for each seed and fold."""
@@ -252,8 +252,8 @@ def attack_estimates(truth: Truth, predictions: Predictions, tables: np.ndarray)
     # Windows of one fold and kept class are compared: other folds have other attackers, and what
     # the kept class itself tells is the application's to know.
     strata = truth.fold * (truth.kept.max() + 2) + truth.kept + 1
-    evidence = predictions.scores - truth.log_prior
-    balanced = np.exp(evidence - evidence.max(-1, keepdims=True))
+    log_ratio = predictions.scores - truth.log_prior
+    balanced = np.exp(log_ratio - log_ratio.max(-1, keepdims=True))
     balanced /= balanced.sum(-1, keepdims=True)
     return Attack(
         threat_model=predictions.threat_model,

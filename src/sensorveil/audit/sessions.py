@@ -97,9 +97,9 @@ def _point(
         [
             [
                 _predict_added(
-                    evidence[used], index, truth.log_prior[used], truth.fold[used], first, centred
+                    log_ratio[used], index, truth.log_prior[used], truth.fold[used], first, centred
                 )
-                for evidence in one.beyond
+                for log_ratio in one.beyond
             ]
             for one, centred in attackers
         ]
@@ -156,7 +156,7 @@ def _exchange_p_value(
 
 
 def _predict_added(
-    evidence: np.ndarray,
+    log_ratio: np.ndarray,
     index: np.ndarray,
     log_prior: np.ndarray,
     fold: np.ndarray,
@@ -170,9 +170,9 @@ def _predict_added(
     fold have in common.
     """
     if centred:
-        evidence = evidence.copy()
+        log_ratio = log_ratio.copy()
         for place in np.unique(fold):
-            evidence[fold == place] -= evidence[fold == place].mean(0)
-    total = np.zeros((index.max() + 1, evidence.shape[1]))
-    np.add.at(total, index, evidence)
+            log_ratio[fold == place] -= log_ratio[fold == place].mean(0)
+    total = np.zeros((index.max() + 1, log_ratio.shape[1]))
+    np.add.at(total, index, log_ratio)
     return (total + log_prior[first]).argmax(1)

@@ -5,7 +5,7 @@ oscillators differ), and a slope over subcarriers (the start of the packet is de
 early or late). Offset and slope are new in every packet and carry no information about the room.
 They are the same on all antennas of a card, so differences between antennas remain.
 
-The channel's own mean offset and slope cannot be told apart from them and are removed as well.
+The channel's own mean offset and slope cannot be separated from them and are removed as well.
 Received strength is removed before (`intel5300.unit_power`).
 """
 

@@ -70,7 +70,7 @@ class Table(Dataset):
         return self._loaded()[0]
 
     def prepare(self, source: Path, target: Path) -> Path:
-        """Refuses: a prepared form could not be told apart from that of another TOML."""
+        """Refuses: a prepared form would look like that of another TOML."""
         raise Refusal(f"table: there is nothing to prepare; load {source} itself")
 
     def _loaded(self) -> tuple[Recordings, Protocol]:
