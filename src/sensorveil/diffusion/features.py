@@ -15,9 +15,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-from sensorveil.diffusion.training import Gather
 from sensorveil.diffusion.unet import as_image, input_channels
-from sensorveil.train import Checkpoint, TrainConfig, train_network
+from sensorveil.train import Checkpoint, Gather, TrainConfig, train_network
 
 
 @dataclass(frozen=True)
