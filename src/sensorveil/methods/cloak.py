@@ -35,6 +35,7 @@ from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
     SamplingSettings,
+    auxiliary_of,
     per_window,
 )
 from sensorveil.methods.settings import Settings
@@ -401,7 +402,7 @@ class Cloak(NegativelyGuided):
         """The auxiliary model of a hidden attribute, on clean latents (universal guidance)."""
         windows = windows.select(windows.codes(attribute) != UNKNOWN)
         seed = self._seed_of(_AUXILIARY, attribute)
-        network = self._new_network(_auxiliary(attribute), seed)
+        network = self._new_network(auxiliary_of(attribute), seed)
         signals, codes = windows.on(self.device), self._tensor(windows.codes(attribute))
         latents = self._diffusion.autoencoder.all_latents(signals.__getitem__, len(windows))
         features = self._make_conditions(windows)
@@ -420,11 +421,7 @@ class Cloak(NegativelyGuided):
             self.device,
             self.checkpoint,
         )
-        self.networks_ = {**self.networks_, _auxiliary(attribute): network}
-
-    def _add_hidden(self, windows: Windows, attribute: str) -> None:
-        self._check_hidden_acts(attribute)
-        self._fit_auxiliary(windows, attribute)
+        self.networks_ = {**self.networks_, auxiliary_of(attribute): network}
 
     # Condition.
 
@@ -452,7 +449,7 @@ class Cloak(NegativelyGuided):
         self._check_fitted()
         self._check_alike(windows)
         windows = self._standard(windows)
-        windows = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
+        windows = windows.select(self._kept_codes(windows).min(1) != UNKNOWN)
         held = held_out_people(windows, self.policy_.hide[0], derived_seed(self.seed, _PROBE))
         if held is None:
             return ()
@@ -478,13 +475,12 @@ class Cloak(NegativelyGuided):
         guidance, sampling, model = self.settings.guidance, self.settings.sampling, self._diffusion
         schedule, denoiser = model.schedule, autocast_bf16(model.denoiser)
         noise = rng.standard_normal((len(windows), *model.latent_shape), dtype=np.float32)
+        scale = strength.get("guidance_scale", guidance.guidance_scale)
         negative = self._negative_inputs(windows, strength, rng)  # w_S and the classes to avoid
         inputs = {
             "z_T": torch.from_numpy(noise),
             "z_U": self._make_conditions(windows),
-            "w_U": per_window(
-                strength.get("guidance_scale", guidance.guidance_scale), len(windows)
-            ),
+            "w_U": per_window(scale, len(windows)),
             **negative,
         }
         full = bool(negative) and guidance.gradient == "full"  # differentiates the denoiser too
@@ -515,7 +511,7 @@ class Cloak(NegativelyGuided):
         self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
     ) -> torch.Tensor:
         """log p(S | z_U, z_0) by the auxiliary model."""
-        logits: torch.Tensor = self.networks_[_auxiliary(attribute)](clean, condition)
+        logits: torch.Tensor = self.networks_[auxiliary_of(attribute)](clean, condition)
         return logits.log_softmax(1)
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
@@ -529,7 +525,7 @@ class Cloak(NegativelyGuided):
 
     def _network_names(self) -> tuple[str, ...]:
         encoders = [_encoder(name) for name in self.policy_.keep]
-        return ("diffusion", *encoders, *(_auxiliary(name) for name in self.policy_.hide))
+        return ("diffusion", *encoders, *(auxiliary_of(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
         sizes, shape = self.settings.networks, self.hook_shape
@@ -578,7 +574,3 @@ class Cloak(NegativelyGuided):
 
 def _encoder(attribute: str) -> str:
     return f"encoder of {attribute}"
-
-
-def _auxiliary(attribute: str) -> str:
-    return f"auxiliary of {attribute}"

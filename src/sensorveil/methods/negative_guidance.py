@@ -124,6 +124,10 @@ class NegativelyGuided(Obfuscator):
         """A network with initial weights."""
 
     @abstractmethod
+    def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
+        """Train the auxiliary model, which predicts a hidden attribute, and put it in `networks_`."""
+
+    @abstractmethod
     def _make_condition(self, signal: torch.Tensor) -> torch.Tensor:
         """What the denoiser is conditioned on, for windows in standard units: (n, d)."""
 
@@ -216,12 +220,13 @@ class NegativelyGuided(Obfuscator):
                 parts.append(one_hot[self._predict_hidden(windows, name)])
         return np.concatenate(parts, axis=1)
 
-    def _check_hidden_acts(self, attribute: str) -> None:
+    def _add_hidden(self, windows: Windows, attribute: str) -> None:
         guidance = self.settings.guidance
         if guidance.negative_target == "none" or not guidance.negative_scale:
             raise Refusal(
                 f"nothing would act on '{attribute}': set negative_target and a negative_scale above 0"
             )
+        self._fit_auxiliary(windows, attribute)
 
     def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
         idle = sorted(set(strength) & set(self.policy_.hide) - set(self.strength_names()))
@@ -229,7 +234,7 @@ class NegativelyGuided(Obfuscator):
             raise Refusal(f"strength '{idle[0]}' cannot act: negative_target is none")
         return super()._knobs(strength, count)
 
-    def _joint_codes(self, windows: Windows) -> np.ndarray:
+    def _kept_codes(self, windows: Windows) -> np.ndarray:
         """The kept classes, (n, attributes)."""
         return np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
 
@@ -250,6 +255,11 @@ class NegativelyGuided(Obfuscator):
             own = part_of(state, f"{which}:")
             network.load_state_dict({name: torch.from_numpy(one) for name, one in own.items()})
             self.networks_[which] = network.eval().to(self.device)
+
+
+def auxiliary_of(attribute: str) -> str:
+    """The name of a hidden attribute's auxiliary model."""
+    return f"auxiliary of {attribute}"
 
 
 def per_window(value: float | np.ndarray, count: int) -> torch.Tensor:

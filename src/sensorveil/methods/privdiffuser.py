@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.diffusion.batched import run_in_batches
-from sensorveil.diffusion.features import FeatureNet, FeatureSettings, train_surrogate
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
@@ -32,11 +32,19 @@ from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
     SamplingSettings,
+    auxiliary_of,
     per_window,
 )
 from sensorveil.methods.settings import Settings
 from sensorveil.nets.mine import MineNet, corrected_loss, lower_bound, updated_average
-from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train
+from sensorveil.train import (
+    TrainConfig,
+    TrainingTarget,
+    derived_seed,
+    seeded,
+    train,
+    train_network,
+)
 
 _SURROGATE, _DENOISER, _AUXILIARY = 11, 12, 13  # uses of the seed
 _MINE = 2**20  # added to the seed of an auxiliary model; epochs use the smaller numbers
@@ -318,17 +326,26 @@ class PrivDiffuser(NegativelyGuided):
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         training, signals = self.settings.training, windows.on(self.device)
-        # Section 4.2: the surrogate utility model.
-        known = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
+        # Section 4.2: the surrogate utility model predicts all kept attributes.
+        known = windows.select(self._kept_codes(windows).min(1) != UNKNOWN)
+        known_signals, kept = known.on(self.device), self._tensor(self._kept_codes(known))
         seed = derived_seed(self.seed, _SURROGATE)
         surrogate = cast(FeatureNet, self._new_network("surrogate", seed))
         self.networks_ = {"surrogate": surrogate}
-        self.metrics_["surrogate_loss"] = train_surrogate(
+
+        def surrogate_loss(index: torch.Tensor) -> torch.Tensor:
+            _, logits = surrogate(known_signals[index])
+            pairs = zip(logits, kept[index].unbind(1), strict=True)
+            return torch.stack([cross_entropy(*pair) for pair in pairs]).sum()
+
+        self.metrics_["surrogate_loss"] = train_network(
+            "surrogate",
             surrogate,
-            known.on(self.device).__getitem__,
-            self._tensor(self._joint_codes(known)),
+            surrogate_loss,
+            len(known),
             training.config(len(known), "surrogate"),
             seed,
+            self.device,
             self.checkpoint,
         )
         # Equation (6): the denoiser, conditioned on z_p.
@@ -354,15 +371,13 @@ class PrivDiffuser(NegativelyGuided):
     def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
         """Equations (18) and (24), on clean windows (universal guidance, section 4.3.3)."""
         codes = windows.codes(attribute)
-        windows = windows.select(
-            (codes != UNKNOWN) & (self._joint_codes(windows).min(1) != UNKNOWN)
-        )
+        windows = windows.select((codes != UNKNOWN) & (self._kept_codes(windows).min(1) != UNKNOWN))
         training, signals = self.settings.training, windows.on(self.device)
         hidden = self._tensor(windows.codes(attribute))
-        kept = self._tensor(self._joint_codes(windows))
+        kept = self._tensor(self._kept_codes(windows))
         z_p, weight = self._make_conditions(windows), training.mutual_information_weight
         seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(attribute))
-        network = self._new_network(_auxiliary(attribute), seed)
+        network = self._new_network(auxiliary_of(attribute), seed)
         with seeded(derived_seed(seed, _MINE)):
             sizes = [len(self.classes_[name]) for name in self.policy_.keep]
             estimator = MutualInformation(sizes, z_p.shape[1]).to(self.device)
@@ -395,11 +410,7 @@ class PrivDiffuser(NegativelyGuided):
             self.checkpoint,
         )
         self.metrics_[f"auxiliary_loss_{attribute}"] = losses[-1]
-        self.networks_ = {**self.networks_, _auxiliary(attribute): network.eval()}
-
-    def _add_hidden(self, windows: Windows, attribute: str) -> None:
-        self._check_hidden_acts(attribute)
-        self._fit_auxiliary(windows, attribute)
+        self.networks_ = {**self.networks_, auxiliary_of(attribute): network.eval()}
 
     def with_regularisation(self, windows: Windows, weight: float) -> Self:
         """The same denoiser, with auxiliary models trained anew at another w_3.
@@ -443,13 +454,12 @@ class PrivDiffuser(NegativelyGuided):
         denoiser = autocast_bf16(self.networks_["denoiser"])
         low, high = self.range_.to(self.device)
         noise = rng.standard_normal((len(windows), *self.hook_shape), dtype=np.float32)
+        scale = strength.get("guidance_scale", guidance.guidance_scale)
         negative = self._negative_inputs(windows, strength, rng)  # w_2 and the classes to avoid
         inputs = {
             "x_T": torch.from_numpy(noise),
             "z_p": self._make_conditions(windows),
-            "w_1": per_window(
-                strength.get("guidance_scale", guidance.guidance_scale), len(windows)
-            ),
+            "w_1": per_window(scale, len(windows)),
             **negative,
         }
         full = bool(negative) and guidance.gradient == "full"  # differentiates the denoiser too
@@ -480,7 +490,7 @@ class PrivDiffuser(NegativelyGuided):
         self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
     ) -> torch.Tensor:
         """log p(y_s | z_p, x_0) by the auxiliary privacy model."""
-        _, (logits,) = self.networks_[_auxiliary(attribute)](clean, condition)
+        _, (logits,) = self.networks_[auxiliary_of(attribute)](clean, condition)
         log_probs: torch.Tensor = logits.log_softmax(1)
         return log_probs
 
@@ -490,7 +500,7 @@ class PrivDiffuser(NegativelyGuided):
     # Networks of this policy and these windows.
 
     def _network_names(self) -> tuple[str, ...]:
-        return ("surrogate", "denoiser", *(_auxiliary(name) for name in self.policy_.hide))
+        return ("surrogate", "denoiser", *(auxiliary_of(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
         networks, shape = self.settings.networks, self.hook_shape
@@ -515,7 +525,3 @@ class PrivDiffuser(NegativelyGuided):
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.range_ = torch.from_numpy(state["range"])
         super()._restore(state)
-
-
-def _auxiliary(attribute: str) -> str:
-    return f"auxiliary of {attribute}"
