@@ -446,12 +446,8 @@ class PrivDiffuser(NegativelyGuided):
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         """Windows made from noise x_T, guided by equation (20)."""
-        guidance, sampling, schedule = (
-            self.settings.guidance,
-            self.settings.sampling,
-            self._schedule(),
-        )
-        denoiser = autocast_bf16(self.networks_["denoiser"])
+        guidance, sampling = self.settings.guidance, self.settings.sampling
+        schedule, denoiser = self._schedule(), autocast_bf16(self.networks_["denoiser"])
         low, high = self.range_.to(self.device)
         noise = rng.standard_normal((len(windows), *self.hook_shape), dtype=np.float32)
         scale = strength.get("guidance_scale", guidance.guidance_scale)
