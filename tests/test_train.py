@@ -323,10 +323,3 @@ def test_average_is_updated_in_place() -> None:
     walk(net, generator)
     averaged.update(net)
     assert places == {name: value.data_ptr() for name, value in averaged.state_dict().items()}
-
-
-def test_average_is_used_for_the_output() -> None:
-    net = build()
-    averaged = AveragedWeights(net)
-    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(6))
-    assert torch.equal(averaged(x), net.eval()(x))

@@ -1,8 +1,7 @@
 """The training loop of every network here: epochs of shuffled batches, AdamW, one learning-rate cycle.
 
-It has the options that the papers need and no others: several networks that are trained in
-turns (an adversary), checkpoints, early stopping, averaged weights. On a GPU it records each step
-as a CUDA graph and computes losses in bfloat16.
+Several networks may be trained in turns (an adversary), with checkpoints, early stopping and averaged
+weights. On a GPU each step is recorded as a CUDA graph, and losses are computed in bfloat16.
 
 Everything random in an epoch follows from the seed and the epoch's number. So a training that was
 stopped and resumed from a checkpoint ends with the same weights, to the bit.
@@ -93,6 +92,13 @@ class TrainConfig:
     max_grad_norm: float | None = 1.0
     schedule: Literal["one_cycle", "constant"] = "one_cycle"
     patience: int = 0
+
+    @classmethod
+    def adam(
+        cls, epochs: int, batch_size: int, learning_rate: float, patience: int = 0
+    ) -> TrainConfig:
+        """Adam at a constant rate, without weight decay and without clipping."""
+        return cls(epochs, batch_size, learning_rate, 0.0, None, "constant", patience)
 
     def with_max_steps(self, max_steps: int, count: int) -> TrainConfig:
         """The same, with so few epochs of `count` windows that there are at most `max_steps` steps.
@@ -236,12 +242,9 @@ def train_network(
     checkpoint: Checkpoint | None = None,
     **options: Any,
 ) -> list[float]:
-    """Train one network and leave it in evaluation mode; the parameters are those of `train`.
+    """Train one network and leave it in evaluation mode; returns the mean loss of each epoch.
 
-    Returns
-    -------
-    list of float
-        The mean loss of each epoch.
+    The parameters are those of `train`.
 
     Examples
     --------
@@ -399,13 +402,6 @@ class AveragedWeights(nn.Module):
     weights are soon forgotten. Buffers are copied. `torch.optim.swa_utils.AveragedModel` counts its
     updates on the host, which a recorded step cannot do; this one counts on the device.
 
-    Parameters
-    ----------
-    network
-        The network to follow; call `update` after each of its steps.
-    decay
-        The share of the average that a late update keeps.
-
     Examples
     --------
     >>> network = nn.Linear(1, 1, bias=False)
@@ -438,10 +434,6 @@ class AveragedWeights(nn.Module):
             mine.copy_(its)
         self.updates += 1
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The output of the averaged network."""
-        return cast(torch.Tensor, self.network(*inputs))
-
 
 _PURPOSE = "purpose.json"
 
@@ -465,7 +457,8 @@ class Checkpoint:
         self.folder, self.seconds = Path(folder), seconds
         self.purpose = json.loads(json.dumps(purpose or {}))
         self._written = time.monotonic()
-        if self.folder.exists() and self._stored_purpose() != self.purpose:
+        stored = self.folder / _PURPOSE
+        if self.folder.exists() and (not stored.is_file() or read_json(stored) != self.purpose):
             raise Refusal(
                 f"{self.folder} holds another training that was not finished; remove it, or choose"
                 " another place"
@@ -502,10 +495,6 @@ class Checkpoint:
         with written_file(self._path(stage)) as path:
             save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, path)
         self._written = time.monotonic()
-
-    def _stored_purpose(self) -> Any:
-        path = self.folder / _PURPOSE
-        return read_json(path) if path.is_file() else None
 
     def _path(self, stage: str) -> Path:
         return self.folder / f"{stage}.safetensors"

@@ -1,7 +1,4 @@
-"""What variational autoencoders share: stacked perceptrons, the code's distribution, one-hot classes.
-
-ObscureNet and Blinder are built from these functions.
-"""
+"""What variational autoencoders share: the code's distribution, one-hot classes, stacked perceptrons."""
 
 from __future__ import annotations
 
@@ -88,14 +85,14 @@ def reparameterise(
 
 
 def kl_divergence(mu: torch.Tensor, log_variance: torch.Tensor | None) -> torch.Tensor:
-    """KL(q(z|x) || N(0, I)) in nats of codes (..., n, latent), the mean over windows.
+    """KL(N(mu, variance) || N(0, I)) of codes (..., latent), in nats; 0 where there is no variance.
 
-    >>> kl_divergence(torch.full((1, 3, 2), 2.0), torch.zeros(1, 3, 2))  # half of 2^2, twice
-    tensor([4.])
+    >>> kl_divergence(torch.full((3, 2), 2.0), torch.zeros(3, 2))  # half of 2^2, twice
+    tensor([4., 4., 4.])
     """
     if log_variance is None:
-        return torch.zeros(mu.shape[:-2], device=mu.device)
-    return 0.5 * (mu.square() + log_variance.exp() - 1 - log_variance).sum(-1).mean(-1)
+        return torch.zeros(mu.shape[:-1], device=mu.device)
+    return 0.5 * (mu.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
 def one_hot(codes: torch.Tensor, class_counts: Sequence[int]) -> torch.Tensor:

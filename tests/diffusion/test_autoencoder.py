@@ -1,4 +1,4 @@
-"""Autoencoders: their sizes, latents in standard units, the kl_divergence, and a linear start."""
+"""Autoencoders: their sizes, latents in standard units, and a linear start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sensorveil.diffusion.autoencoder import (
     convolutional_autoencoder,
     dense_autoencoder,
     grid_autoencoder,
-    kl_divergence,
     start_from_principal_components,
     train_autoencoder,
 )
@@ -63,13 +62,6 @@ def test_the_grid_needs_images_and_takes_smaller_patches() -> None:
     with pytest.raises(Refusal, match="needs images and three widths"):
         grid_autoencoder((1, 80, 80), widths=(4, 6))
     assert grid_autoencoder((1, 16, 16), 2, (3, 4, 5)).latent_shape == (2, 4, 4)
-
-
-def test_the_divergence_is_that_of_torch() -> None:
-    mean, log_variance = numbers(5, 3, 2), numbers(5, 3, 2, seed=1)
-    given = torch.distributions.Normal(mean, (log_variance / 2).exp())
-    wanted = torch.distributions.kl_divergence(given, torch.distributions.Normal(0.0, 1.0))
-    torch.testing.assert_close(kl_divergence(mean, log_variance), wanted.sum((1, 2)))
 
 
 def test_latents_are_drawn_with_their_variance() -> None:

@@ -163,14 +163,13 @@ def test_a_larger_negative_scale_makes_the_avoided_class_less_likely(
     cloak = Cloak(**{**TINY, "encoder_epochs": 40, "negative_target": "predicted"})
     windows = cloak.fit(example_windows(), "activity", "gender")._standard(example_windows())
     monkeypatch.setattr(cloak._diffusion, "decode", lambda z: z)
-    likely = []
+    avoided = torch.from_numpy(cloak._predict_hidden(windows, "gender"))
+    features, likely = cloak._make_conditions(windows), []
     for scale in (0.0, 5.0, 20.0):
         strength = {"gender": np.full(96, scale)}
-        inputs = cloak._inputs(windows, strength, np.random.default_rng(0))
-        avoided = torch.from_numpy(cloak._predict_hidden(windows, "gender"))
+        z = torch.from_numpy(cloak._obfuscate(windows, strength, np.random.default_rng(0)))
         with torch.no_grad():
-            z = cloak._sample(inputs)
-            log_probs = cloak._hidden_log_probs("gender", z, inputs["condition"])
+            log_probs = cloak._hidden_log_probs("gender", z, features)
         likely.append(log_probs.exp().gather(1, avoided[:, None]).mean().item())
     assert likely[0] > likely[1] > likely[2]
     assert likely[2] < likely[0] - 0.05

@@ -313,8 +313,9 @@ def test_the_condition_holds_all_that_the_output_is_made_of(made, modifier, numb
     kept = obfuscator.kept_classifier_.predict(standard)
     np.testing.assert_array_equal(condition[:, :2].argmax(1), kept)
     network = 0 if made is GeneralVAE else int(kept[5])
+    signal = torch.from_numpy(standard.signal[5]).flatten()
     with torch.no_grad():
-        mu = obfuscator.encode(standard, np.array([5]), network)[0][0]
+        mu = obfuscator.autoencoders_.encode(signal[None], network)[0][0]
     np.testing.assert_allclose(condition[5, 2:12], mu, atol=1e-4)
 
 

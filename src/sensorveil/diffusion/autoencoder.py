@@ -14,10 +14,10 @@ from typing import cast
 import torch
 from torch import nn
 
-from sensorveil.data.windows import batches
-from sensorveil.diffusion.training import Gather
+from sensorveil.diffusion.batched import applied
 from sensorveil.errors import Refusal
-from sensorveil.train import Checkpoint, TrainConfig, seeded, train_network
+from sensorveil.train import Checkpoint, Gather, TrainConfig, seeded, train_network
+from sensorveil.vae import kl_divergence, reparameterise
 
 _MAX_PCA_WINDOWS = 8192
 _MAX_PLACES = 64
@@ -70,7 +70,7 @@ class Autoencoder(nn.Module):
     def forward(self, signal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Reconstructed windows with latents drawn; mean and log-variance."""
         mean, log_variance = self.encode(signal)
-        z = mean + torch.randn_like(mean) * (log_variance / 2).exp()  # equation (4)
+        z = reparameterise(mean, log_variance, torch.randn_like(mean))
         return self.decoder(z), mean, log_variance
 
     def latents(self, signal: torch.Tensor) -> torch.Tensor:
@@ -82,12 +82,9 @@ class Autoencoder(nn.Module):
         decoded: torch.Tensor = self.decoder(latents * self.deviation + self.center)
         return decoded
 
-    @torch.no_grad()
     def all_latents(self, gather: Gather, count: int) -> torch.Tensor:
         """The latents of `count` windows in standard units, (count, *latent_shape)."""
-        index = torch.arange(count, device=self.center.device)
-        rows = batches(count, size=2048)
-        return torch.cat([self.latents(gather(index[one])) for one in rows])
+        return applied(self.latents, gather, count, str(self.center.device))
 
     @torch.no_grad()
     def set_units(self, gather: Gather, count: int) -> None:
@@ -232,16 +229,6 @@ def start_from_principal_components(
     decoder.bias.copy_(middle)
 
 
-def kl_divergence(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
-    """KL(N(mean, variance) || N(0, 1)) of each window, in nats: (n,).
-
-    >>> kl_divergence(torch.zeros(2, 3), torch.zeros(2, 3))
-    tensor([0., 0.])
-    """
-    each = mean.square() + log_variance.exp() - 1 - log_variance
-    return each.flatten(1).sum(1) / 2
-
-
 def train_autoencoder(
     net: Autoencoder,
     gather: Gather,
@@ -263,7 +250,7 @@ def train_autoencoder(
     def loss(index: torch.Tensor) -> torch.Tensor:
         signal = gather(index)
         reconstructed, mean, log_variance = net(signal)
-        divergence = kl_divergence(mean.float(), log_variance.float()).mean()
+        divergence = kl_divergence(mean.float().flatten(1), log_variance.float().flatten(1)).mean()
         return nn.functional.mse_loss(reconstructed.float(), signal) + kl_weight * divergence
 
     device = net.center.device

@@ -1,4 +1,4 @@
-"""Sampling of many windows, batch by batch."""
+"""Many windows through a network, batch by batch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ import torch
 from sensorveil.cuda_graphs import Inputs, capture
 from sensorveil.data.windows import batches
 from sensorveil.progress import track
+from sensorveil.train import Gather
+
+
+@torch.no_grad()
+def applied(network: Gather, windows: Gather, count: int, device: str) -> torch.Tensor:
+    """What a network gives for each of `count` windows, on the device.
+
+    >>> applied(lambda x: 2 * x, torch.ones(300).__getitem__, 300, "cpu").shape
+    torch.Size([300])
+    """
+    index = torch.arange(count, device=device)
+    return torch.cat([network(windows(index[rows])) for rows in batches(count, device)])
 
 
 def run_in_batches(

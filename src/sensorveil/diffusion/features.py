@@ -13,11 +13,9 @@ from itertools import pairwise
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
-from sensorveil.diffusion.training import Gather
 from sensorveil.diffusion.unet import as_image, input_channels
-from sensorveil.train import Checkpoint, TrainConfig, train_network
 
 
 @dataclass(frozen=True)
@@ -107,27 +105,3 @@ class FeatureNet(nn.Module):
         flat = self.convolutions(as_image(signal, self.kernel_dims))
         features = normalize(self.dense(torch.cat([flat, *context], dim=1)))
         return features, tuple(head(features) for head in self.heads)
-
-
-def train_surrogate(
-    network: FeatureNet,
-    gather: Gather,
-    codes: torch.Tensor,
-    config: TrainConfig,
-    seed: int,
-    checkpoint: Checkpoint | None = None,
-) -> list[float]:
-    """Sum of the cross-entropies of all heads (PrivDiffuser, sections 4.2 and 4.4).
-
-    `codes` (n, heads) are the classes of each window. Returns the loss of each epoch.
-    """
-
-    def loss(index: torch.Tensor) -> torch.Tensor:
-        _, logits = network(gather(index))
-        targets = codes[index].unbind(1)
-        losses = [cross_entropy(one, code) for one, code in zip(logits, targets, strict=True)]
-        return torch.stack(losses).sum()
-
-    return train_network(
-        "surrogate", network, loss, len(codes), config, seed, codes.device, checkpoint
-    )

@@ -15,8 +15,6 @@ from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule
 Gradient = Literal["clean", "full"]
 """What the gradient of negative guidance is taken with respect to."""
 
-GRADIENTS = ("clean", "full")
-
 
 def classifier_free(
     denoiser: Denoiser,

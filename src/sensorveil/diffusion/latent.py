@@ -16,13 +16,8 @@ from sensorveil.diffusion.guidance import classifier_free
 from sensorveil.diffusion.mlp import ResidualMLP
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.diffusion.training import (
-    Gather,
-    VelocityDenoiser,
-    autocast_bf16,
-    train_denoiser,
-)
-from sensorveil.train import Checkpoint, TrainConfig, derived_seed, seeded
+from sensorveil.diffusion.training import VelocityDenoiser, autocast_bf16, train_denoiser
+from sensorveil.train import Checkpoint, Gather, TrainConfig, derived_seed, seeded
 
 
 class LatentDiffusion(nn.Module):

@@ -8,10 +8,14 @@ import torch
 from torch import nn
 
 from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule
-from sensorveil.train import AveragedWeights, Checkpoint, TrainConfig, TrainingTarget, train
-
-Gather = Callable[[torch.Tensor], torch.Tensor]
-"""Gives the windows at some positions, (n, *shape) and real, on the device."""
+from sensorveil.train import (
+    AveragedWeights,
+    Checkpoint,
+    Gather,
+    TrainConfig,
+    TrainingTarget,
+    train,
+)
 
 
 def denoising_loss(

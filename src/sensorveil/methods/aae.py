@@ -12,7 +12,7 @@ M. Malekzadeh, R. Clegg, A. Cavallaro, H. Haddadi: Mobile Sensor Data Anonymizat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from sensorveil.classifiers import CNN
 from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows
+from sensorveil.diffusion.batched import applied
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.policy import Policy
@@ -269,12 +270,12 @@ class AAE(Obfuscator):
         for turn in range(1, settings.rounds + 1):
             shown: Gather = data.raw.__getitem__
             if turn > 1:
-                shown = applied(self.network_, data.raw).__getitem__
+                shown = self._applied(self.network_, data.raw).__getitem__
             final = [
                 self._train_classifier(own, name, shown, data) for name, own in outputs.items()
             ]
             if latents:
-                shown = applied(self.network_.encode, data.raw).__getitem__
+                shown = self._applied(self.network_.encode, data.raw).__getitem__
                 final += [
                     self._train_classifier(own, name, shown, data) for name, own in latents.items()
                 ]
@@ -290,14 +291,8 @@ class AAE(Obfuscator):
             losses.append(round(mean_loss(loss, data.validation), 5))
             return losses[-1]
 
-        config = TrainConfig(
-            epochs,
-            settings.batch_size,
-            settings.learning_rate,
-            weight_decay=0.0,
-            max_grad_norm=None,
-            schedule="constant",
-            patience=settings.patience,
+        config = TrainConfig.adam(
+            epochs, settings.batch_size, settings.learning_rate, settings.patience
         )
         train_network(
             f"{self.name} {stage}",
@@ -337,11 +332,14 @@ class AAE(Obfuscator):
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        return applied(self.network_, windows.on(self.device)).cpu().numpy()
+        return self._applied(self.network_, windows.on(self.device)).cpu().numpy()
 
     def _condition(self, windows: Windows) -> np.ndarray:
-        codes = applied(self.network_.encode, windows.on(self.device))
+        codes = self._applied(self.network_.encode, windows.on(self.device))
         return codes.flatten(1).cpu().numpy()
+
+    def _applied(self, network: Gather, windows: DeviceWindows) -> torch.Tensor:
+        return applied(network, windows.__getitem__, len(windows), self.device)
 
     def _new_network(self) -> AnonymizingAutoencoder:
         return AnonymizingAutoencoder(self.hook_shape[0], self.settings.width).to(self.device)
@@ -449,13 +447,6 @@ def mean_loss(loss: Loss, positions: torch.Tensor, batch_size: int = 2048) -> fl
     """
     total = sum(float(loss(index)) * len(index) for index in positions.split(batch_size))
     return total / len(positions)
-
-
-@torch.no_grad()
-def applied(part: Callable[[torch.Tensor], torch.Tensor], windows: DeviceWindows) -> torch.Tensor:
-    """The output of the network, or of its encoder, for all windows."""
-    positions = torch.arange(len(windows), device=windows.device)
-    return torch.cat([part(windows[index]) for index in positions.split(2048)])
 
 
 def validation_windows(

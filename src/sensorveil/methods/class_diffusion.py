@@ -74,11 +74,15 @@ class ClassDiffusionSettings(Settings):
 class ClassDiffusion(Obfuscator):
     """A new window of the class that an ensemble of classifiers predicts.
 
-    The ensemble predicts the joint class of the kept attributes. A latent diffusion model,
-    conditioned on that class alone, makes several candidates from noise, and the ensemble picks the
-    one that it finds most likely of the class. So the output tells of a window what its predicted
-    class tells, and no more. Not a published method: the latent diffusion is CLOAK's, with smaller
-    networks; best of n is common for generative models.
+    The ensemble predicts the joint class of the kept attributes. A latent diffusion model makes
+    several candidates of that class from noise, and the ensemble picks the one that it finds most
+    likely of the class. So the output tells of a window what its predicted class tells, and no more.
+
+    The condition is the class itself, one-hot. There is no contrastive encoder as in CLOAK: of a
+    class alone it could only say which other classes it is like.
+
+    Not a published method: the latent diffusion is CLOAK's, with smaller networks; best of n is
+    common for generative models.
 
     Parameters
     ----------

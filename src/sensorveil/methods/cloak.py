@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -19,12 +20,8 @@ from torch.nn.functional import cross_entropy, softplus
 
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import UNKNOWN, Windows, joint_classes
-from sensorveil.diffusion.autoencoder import (
-    Autoencoder,
-    dense_autoencoder,
-    grid_autoencoder,
-    train_autoencoder,
-)
+from sensorveil.diffusion.autoencoder import Autoencoder, dense_autoencoder, grid_autoencoder
+from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.latent import LatentDiffusion
@@ -38,6 +35,8 @@ from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
     SamplingSettings,
+    auxiliary_of,
+    per_window,
 )
 from sensorveil.methods.settings import Settings
 from sensorveil.train import Checkpoint, TrainConfig, derived_seed, seeded, train_network
@@ -341,15 +340,13 @@ class Cloak(NegativelyGuided):
         self.networks_ = {}
         training, signals = self.settings.training, windows.on(self.device)
         # Section IV-A: the autoencoder, equation (4).
-        with seeded(derived_seed(self.seed, _AUTOENCODER)):
-            autoencoder = self._build_autoencoder().to(self.device)
-        self.metrics_["autoencoder_loss"] = train_autoencoder(
-            autoencoder,
+        diffusion = self._build_diffusion().to(self.device)
+        self.metrics_["autoencoder_loss"] = diffusion.fit_autoencoder(
             signals.__getitem__,
             len(windows),
-            training.kl_weight,
             training.config(len(windows), "autoencoder"),
             derived_seed(self.seed, _AUTOENCODER),
+            training.kl_weight,
             self.checkpoint,
         )
         # Section IV-B: an encoder of each kept attribute, equation (6).
@@ -358,9 +355,6 @@ class Cloak(NegativelyGuided):
             self.networks_[_encoder(name)] = encoder
             self.metrics_[f"encoder_loss_{name}"] = losses
         # Equation (5), with the condition of (7).
-        with seeded(derived_seed(self.seed, _DENOISER)):
-            unet = self._build_unet(autoencoder.latent_shape).to(self.device)
-        diffusion = LatentDiffusion(autoencoder, unet, self._schedule()).to(self.device)
         self.metrics_["denoiser_loss"] = diffusion.fit_denoiser(
             signals.__getitem__,
             self._make_conditions(windows),
@@ -384,8 +378,7 @@ class Cloak(NegativelyGuided):
         """
         windows = windows.select(windows.codes(attribute) != UNKNOWN)
         seed = self._seed_of(_ENCODER, attribute)
-        with seeded(seed):
-            encoder = self._build_network(_encoder(attribute)).to(self.device)
+        encoder = self._new_network(_encoder(attribute), seed)
         signals, codes = windows.on(self.device), self._tensor(windows.codes(attribute))
         temperature = self.settings.training.temperature
 
@@ -409,8 +402,7 @@ class Cloak(NegativelyGuided):
         """The auxiliary model of a hidden attribute, on clean latents (universal guidance)."""
         windows = windows.select(windows.codes(attribute) != UNKNOWN)
         seed = self._seed_of(_AUXILIARY, attribute)
-        with seeded(seed):
-            network = self._build_network(_auxiliary(attribute)).to(self.device)
+        network = self._new_network(auxiliary_of(attribute), seed)
         signals, codes = windows.on(self.device), self._tensor(windows.codes(attribute))
         latents = self._diffusion.autoencoder.all_latents(signals.__getitem__, len(windows))
         features = self._make_conditions(windows)
@@ -429,11 +421,7 @@ class Cloak(NegativelyGuided):
             self.device,
             self.checkpoint,
         )
-        self.networks_ = {**self.networks_, _auxiliary(attribute): network}
-
-    def _add_hidden(self, windows: Windows, attribute: str) -> None:
-        self._check_hidden_acts(attribute)
-        self._fit_auxiliary(windows, attribute)
+        self.networks_ = {**self.networks_, auxiliary_of(attribute): network}
 
     # Condition.
 
@@ -461,7 +449,7 @@ class Cloak(NegativelyGuided):
         self._check_fitted()
         self._check_alike(windows)
         windows = self._standard(windows)
-        windows = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
+        windows = windows.select(self._kept_codes(windows).min(1) != UNKNOWN)
         held = held_out_people(windows, self.policy_.hide[0], derived_seed(self.seed, _PROBE))
         if held is None:
             return ()
@@ -480,45 +468,51 @@ class Cloak(NegativelyGuided):
 
     # Guidance and sampling.
 
-    @torch.no_grad()
-    def _sample(self, inputs: Inputs) -> torch.Tensor:
-        """Windows in standard units from noise z_T, by equation (12)."""
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Windows made from noise z_T, guided by equation (12)."""
         guidance, sampling, model = self.settings.guidance, self.settings.sampling, self._diffusion
         schedule, denoiser = model.schedule, autocast_bf16(model.denoiser)
-        avoids = any(name.startswith("negative") for name in inputs)
-        full = avoids and guidance.gradient == "full"  # differentiates the denoiser too
-        sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
-        z = inputs["noise"]
-        for t, t_next in sampler:
-            with torch.set_grad_enabled(full):
-                z = z.detach().requires_grad_(full)
-                # Equation (7): towards the kept attributes.
-                noise = classifier_free(
-                    denoiser, z, t, inputs["condition"], inputs["guidance_scale"]
-                )
-                # Equation (11): the clean latents that this points to.
-                clean = schedule.to_clean(z, noise, t).clamp(model.low, model.high)
-            if avoids:  # equation (12): away from the hidden classes
-                clean = negative_guidance(
-                    z,
-                    clean,
-                    t,
-                    schedule,
-                    lambda clean: self._log_likelihood(inputs, clean),
-                    guidance.gradient,
-                ).clamp(model.low, model.high)
-            z = sampler.step(z.detach(), clean, t, t_next)
-        return model.decode(z)
+        noise = rng.standard_normal((len(windows), *model.latent_shape), dtype=np.float32)
+        scale = strength.get("guidance_scale", guidance.guidance_scale)
+        negative = self._negative_inputs(windows, strength, rng)  # w_S and the classes to avoid
+        inputs = {
+            "z_T": torch.from_numpy(noise),
+            "z_U": self._make_conditions(windows),
+            "w_U": per_window(scale, len(windows)),
+            **negative,
+        }
+        full = bool(negative) and guidance.gradient == "full"  # differentiates the denoiser too
+
+        @torch.no_grad()
+        def sample(batch: Inputs) -> torch.Tensor:
+            z, z_u, w_u = batch["z_T"], batch["z_U"], batch["w_U"]
+            sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
+            for t, t_next in sampler:
+                with torch.set_grad_enabled(full):
+                    z = z.detach().requires_grad_(full)
+                    # Equation (7): the noise in z_t, guided towards the kept attributes.
+                    epsilon = classifier_free(denoiser, z, t, z_u, w_u)
+                    # Equation (11): the clean latents z_0 that this points to.
+                    clean = schedule.to_clean(z, epsilon, t).clamp(model.low, model.high)
+                if negative:
+                    # Equation (12): away from the hidden classes that the auxiliary models find.
+                    log_likelihood = partial(self._log_likelihood, batch, z_u)
+                    clean = negative_guidance(
+                        z, clean, t, schedule, log_likelihood, guidance.gradient
+                    ).clamp(model.low, model.high)
+                z = sampler.step(z.detach(), clean, t, t_next)
+            return model.decode(z)
+
+        return run_in_batches(sample, inputs, self.device)
 
     def _hidden_log_probs(
         self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
     ) -> torch.Tensor:
         """log p(S | z_U, z_0) by the auxiliary model."""
-        logits: torch.Tensor = self.networks_[_auxiliary(attribute)](clean, condition)
+        logits: torch.Tensor = self.networks_[auxiliary_of(attribute)](clean, condition)
         return logits.log_softmax(1)
-
-    def _noise_shape(self) -> tuple[int, ...]:
-        return self._diffusion.latent_shape
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return self._diffusion.encode(signal)
@@ -531,7 +525,7 @@ class Cloak(NegativelyGuided):
 
     def _network_names(self) -> tuple[str, ...]:
         encoders = [_encoder(name) for name in self.policy_.keep]
-        return ("diffusion", *encoders, *(_auxiliary(name) for name in self.policy_.hide))
+        return ("diffusion", *encoders, *(auxiliary_of(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
         sizes, shape = self.settings.networks, self.hook_shape
@@ -546,8 +540,13 @@ class Cloak(NegativelyGuided):
             latent = int(np.prod(self._diffusion.latent_shape))
             num_classes = len(self.classes_[attribute])
             return AuxiliaryModel(latent, self._condition_size, num_classes, sizes.auxiliary_sizes)
-        autoencoder = self._build_autoencoder()
-        unet = self._build_unet(autoencoder.latent_shape)
+        return self._build_diffusion()
+
+    def _build_diffusion(self) -> LatentDiffusion:
+        with seeded(derived_seed(self.seed, _AUTOENCODER)):
+            autoencoder = self._build_autoencoder()
+        with seeded(derived_seed(self.seed, _DENOISER)):
+            unet = self._build_unet(autoencoder.latent_shape)
         return LatentDiffusion(autoencoder, unet, self._schedule())
 
     def _build_autoencoder(self) -> Autoencoder:
@@ -575,7 +574,3 @@ class Cloak(NegativelyGuided):
 
 def _encoder(attribute: str) -> str:
     return f"encoder of {attribute}"
-
-
-def _auxiliary(attribute: str) -> str:
-    return f"auxiliary of {attribute}"

@@ -23,7 +23,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows, batches
+from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows
+from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.settings import Settings
@@ -379,13 +380,10 @@ class Mass(Obfuscator):
     def _obfuscate(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        output = []
-        for rows in batches(len(windows), self.device):
-            signal = windows.batch(rows)
-            noise = rng.standard_normal(signal.shape, dtype=np.float32)
-            given = [torch.from_numpy(one).to(self.device) for one in (signal, noise)]
-            output.append(self.network_(*given).cpu().numpy())
-        return np.concatenate(output)
+        signal = windows.signal
+        noise = rng.standard_normal(signal.shape, dtype=np.float32)
+        inputs = {"signal": torch.from_numpy(signal), "noise": torch.from_numpy(noise)}
+        return run_in_batches(lambda batch: self.network_(**batch), inputs, self.device)
 
     def _state(self) -> dict[str, np.ndarray]:
         return {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}

@@ -1,7 +1,7 @@
-"""What PrivDiffuser and CLOAK share: strengths, and the classes that samples are guided away from.
+"""What PrivDiffuser and CLOAK share: strengths, and the hidden classes to guide samples away from.
 
-Equation (20) of PrivDiffuser is (12) of CLOAK, by the same authors. Each paper's networks, training
-and sampling are in the paper's own file.
+Equation (20) of PrivDiffuser is (12) of CLOAK, by the same authors. Networks, training and sampling
+are in each paper's own file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from pydantic import Field
 from torch import nn
 
 from sensorveil.cuda_graphs import Inputs
-from sensorveil.data.windows import UNKNOWN, Windows, batches
-from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.diffusion.batched import applied
 from sensorveil.diffusion.guidance import Gradient
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.base import Capabilities, Obfuscator, Strength
 from sensorveil.methods.settings import Settings
+from sensorveil.train import Gather, seeded
 
 NegativeTarget = Literal["wearer", "predicted", "random", "none"]
 NEGATIVE_TARGETS: tuple[NegativeTarget, ...] = ("wearer", "predicted", "random", "none")
@@ -123,8 +124,8 @@ class NegativelyGuided(Obfuscator):
         """A network with initial weights."""
 
     @abstractmethod
-    def _noise_shape(self) -> tuple[int, ...]:
-        """The shape of what is denoised, of one window."""
+    def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
+        """Train the auxiliary model, which predicts a hidden attribute, and put it in `networks_`."""
 
     @abstractmethod
     def _make_condition(self, signal: torch.Tensor) -> torch.Tensor:
@@ -140,49 +141,32 @@ class NegativelyGuided(Obfuscator):
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         """Windows in standard units in the space that is denoised."""
 
-    @abstractmethod
-    def _sample(self, inputs: Inputs) -> torch.Tensor:
-        """Windows in standard units: the sampling loop."""
-
     # Shared.
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
-        return run_in_batches(self._sample, self._inputs(windows, strength, rng), self.device)
-
-    def _inputs(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> dict[str, torch.Tensor]:
-        """Everything that the output is made from: noise, condition, scales and classes to avoid."""
-        noise = rng.standard_normal((len(windows), *self._noise_shape()), dtype=np.float32)
-        return {
-            "noise": torch.from_numpy(noise),
-            "condition": self._make_conditions(windows),
-            **self._guidance_inputs(windows, strength, rng),
-        }
-
-    @torch.no_grad()
     def _make_conditions(self, windows: Windows) -> torch.Tensor:
         """The conditions of all windows, (n, d)."""
-        signals = windows.on(self.device)
-        index = torch.arange(len(windows), device=self.device)
-        rows = batches(len(windows), self.device)
-        return torch.cat([self._make_condition(signals[index[one]]) for one in rows])
+        return self._applied(self._make_condition, windows)
 
-    def _guidance_inputs(
+    def _applied(self, network: Gather, windows: Windows) -> torch.Tensor:
+        return applied(network, windows.on(self.device).__getitem__, len(windows), self.device)
+
+    def _new_network(self, which: str, seed: int) -> nn.Module:
+        """A network with initial weights of a seed, on the device."""
+        with seeded(seed):
+            return self._build_network(which).to(self.device)
+
+    def _negative_inputs(
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> dict[str, torch.Tensor]:
-        """For each window, the scales and the hidden classes to avoid."""
-        guidance = self.settings.guidance
-        scale = np.broadcast_to(
-            strength.get("guidance_scale", guidance.guidance_scale), len(windows)
-        )
-        inputs = {"guidance_scale": torch.from_numpy(scale.astype(np.float32))}
+        """For each hidden attribute, the scale of each window and the class to guide it away from.
+
+        An attribute whose scale is 0 for all windows is left out.
+        """
+        inputs = {}
         for name, codes in self._negative_classes(windows, rng).items():
-            scale = strength.get(name, guidance.negative_scale) * (codes != UNKNOWN)
-            if scale.any():  # what is switched off for all windows is not computed
-                inputs[_scale_of(name)] = torch.from_numpy(scale.astype(np.float32))
+            scale = strength.get(name, self.settings.guidance.negative_scale) * (codes != UNKNOWN)
+            if scale.any():
+                inputs[_scale_of(name)] = per_window(scale, len(windows))
                 inputs[_class_of(name)] = torch.from_numpy(codes.clip(min=0).astype(np.int64))
         return inputs
 
@@ -203,24 +187,25 @@ class NegativelyGuided(Obfuscator):
                 raise Refusal(f"negative_target 'wearer' needs the true '{name}' of every window")
         return found
 
-    @torch.no_grad()
     def _predict_hidden(self, windows: Windows, attribute: str) -> np.ndarray:
-        signals, found = windows.on(self.device), []
-        index = torch.arange(len(windows), device=self.device)
-        for rows in batches(len(windows), self.device):
-            signal = signals[index[rows]]
-            clean, condition = self._to_denoised(signal), self._make_condition(signal)
-            found.append(self._hidden_log_probs(attribute, clean, condition).argmax(1))
-        return torch.cat(found).cpu().numpy()
+        """The most likely class of a hidden attribute for each window."""
 
-    def _log_likelihood(self, inputs: Inputs, clean: torch.Tensor) -> torch.Tensor:
-        """sum_k w_k log p(y_k | z, x_0) of each window, for the hidden classes to avoid: (n,)."""
+        def predict(signal: torch.Tensor) -> torch.Tensor:
+            clean, condition = self._to_denoised(signal), self._make_condition(signal)
+            return self._hidden_log_probs(attribute, clean, condition).argmax(1)
+
+        return self._applied(predict, windows).cpu().numpy()
+
+    def _log_likelihood(
+        self, batch: Inputs, condition: torch.Tensor, clean: torch.Tensor
+    ) -> torch.Tensor:
+        """sum_k w_k log p(y_k | z, x_0) of each window, for the hidden classes y_k to avoid: (n,)."""
         total = torch.zeros(len(clean), device=clean.device)
         for name in self.policy_.hide:
-            if _scale_of(name) in inputs:
-                log_probs = self._hidden_log_probs(name, clean, inputs["condition"])
-                code = inputs[_class_of(name)].unsqueeze(1)
-                total = total + inputs[_scale_of(name)] * log_probs.gather(1, code).squeeze(1)
+            if _scale_of(name) in batch:
+                log_probs = self._hidden_log_probs(name, clean, condition)
+                code = batch[_class_of(name)].unsqueeze(1)
+                total = total + batch[_scale_of(name)] * log_probs.gather(1, code).squeeze(1)
         return total
 
     def _condition(self, windows: Windows) -> np.ndarray:
@@ -235,12 +220,13 @@ class NegativelyGuided(Obfuscator):
                 parts.append(one_hot[self._predict_hidden(windows, name)])
         return np.concatenate(parts, axis=1)
 
-    def _check_hidden_acts(self, attribute: str) -> None:
+    def _add_hidden(self, windows: Windows, attribute: str) -> None:
         guidance = self.settings.guidance
         if guidance.negative_target == "none" or not guidance.negative_scale:
             raise Refusal(
                 f"nothing would act on '{attribute}': set negative_target and a negative_scale above 0"
             )
+        self._fit_auxiliary(windows, attribute)
 
     def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
         idle = sorted(set(strength) & set(self.policy_.hide) - set(self.strength_names()))
@@ -248,7 +234,7 @@ class NegativelyGuided(Obfuscator):
             raise Refusal(f"strength '{idle[0]}' cannot act: negative_target is none")
         return super()._knobs(strength, count)
 
-    def _joint_codes(self, windows: Windows) -> np.ndarray:
+    def _kept_codes(self, windows: Windows) -> np.ndarray:
         """The kept classes, (n, attributes)."""
         return np.stack([windows.codes(name) for name in self.policy_.keep], axis=1)
 
@@ -269,6 +255,16 @@ class NegativelyGuided(Obfuscator):
             own = part_of(state, f"{which}:")
             network.load_state_dict({name: torch.from_numpy(one) for name, one in own.items()})
             self.networks_[which] = network.eval().to(self.device)
+
+
+def auxiliary_of(attribute: str) -> str:
+    """The name of a hidden attribute's auxiliary model."""
+    return f"auxiliary of {attribute}"
+
+
+def per_window(value: float | np.ndarray, count: int) -> torch.Tensor:
+    """One number for each window, (count,)."""
+    return torch.from_numpy(np.broadcast_to(value, count).astype(np.float32))
 
 
 def _scale_of(attribute: str) -> str:

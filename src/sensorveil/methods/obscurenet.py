@@ -1,8 +1,6 @@
 """ObscureNet: codes that say nothing about the hidden attributes, decoded with other classes.
 
-In this order: networks (section 4), losses and training (section 4.1, algorithm 1), modifiers
-(section 4.2), settings, obfuscation (algorithm 2), and several hidden attributes (section 6.3). The
-baselines of section 3 are in `obscurenet_baselines.py`.
+The baselines of section 3 are in `obscurenet_baselines.py`.
 
 Reference
 ---------
@@ -45,14 +43,12 @@ class Autoencoders(nn.Module):
     ----------
     generators
         One for each network; its initial weights are drawn from it.
-    window_size
-        Numbers in a window.
+    window_size, latent_size
+        Numbers in a window, and in a code.
     class_counts
         Number of classes of each hidden attribute, which the decoder is given; empty for none.
     hidden_sizes
         Hidden layers of the encoder; the decoder has them in reverse order.
-    latent_size
-        Numbers in a code.
     variational
         Whether the encoder gives a distribution of codes, not one code.
 
@@ -104,19 +100,17 @@ class Autoencoders(nn.Module):
 # them follows from its own seed, so that it learns the same alone and beside others.
 
 ERROR_WEIGHT, SCALE = 256.0, 75.0
-"""The scale of equation (4) in the authors' code, whatever the size of the window.
+"""The scale of equation (4) in the authors' code: (256 MSE + beta KL) / 75 - alpha CE.
 
-They minimise (512 MSE + 4 KL) / 150 - 0.2 CE and call that beta = 2 and alpha = 0.2. Divided by two
-above and below it is (256 MSE + beta KL) / 75 - alpha CE. MSE is the mean over all numbers of a
-window, 256 on MotionSense, so there 256 MSE is the summed error.
+They write it as (512 MSE + 4 KL) / 150 - 0.2 CE for beta = 2 and alpha = 0.2. A window of
+MotionSense has 256 numbers, so there 256 MSE is the summed error.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkData:
-    """What one network learns from.
+    """What one network learns from: positions (n,) of windows, their hidden classes (n, attributes).
 
-    `rows` (n,) are the positions of its windows and `hidden` (n, attributes) their hidden classes.
     Initial weights, batches and noise follow from `seed`; alpha and beta are those of equation (4).
     """
 
@@ -128,10 +122,10 @@ class NetworkData:
 
 
 class Algorithm1:
-    """The adversarial training of several networks at once.
+    """The training of several networks at once, with a discriminator for each hidden attribute.
 
-    There is one discriminator for each hidden attribute and network, or none. An epoch goes once
-    through the windows of the network that has most; the others take as many steps.
+    An epoch goes once through the windows of the network that has most; the others take as many
+    steps.
     """
 
     def __init__(
@@ -162,20 +156,11 @@ class Algorithm1:
         self, stage: str, epochs: int, learning_rate: float, discriminator_steps: int
     ) -> None:
         """Train with Adam; the discriminators take several steps for each of the autoencoders."""
-        targets = [
-            TrainingTarget(self.discriminators, self.discriminator_loss, None, discriminator_steps),
-            TrainingTarget(self.autoencoders, self.autoencoder_loss, self._next_minibatch),
-        ]
-        config = TrainConfig(
-            epochs,
-            batch_size=1,  # of minibatches: `train` shuffles their numbers
-            learning_rate=learning_rate,
-            weight_decay=0.0,
-            max_grad_norm=None,
-            schedule="constant",
-        )
-        if not len(self.discriminators):
-            targets = targets[1:]
+        targets = [TrainingTarget(self.autoencoders, self.autoencoder_loss, self._next_minibatch)]
+        if len(self.discriminators):
+            discriminators, loss = self.discriminators, self.discriminator_loss
+            targets.insert(0, TrainingTarget(discriminators, loss, repeats=discriminator_steps))
+        config = TrainConfig.adam(epochs, 1, learning_rate)  # a step takes one minibatch
         train(stage, targets, self.steps, config, 0, self.device, on_epoch=self._draw)
 
     def _draw(self, epoch: int) -> None:
@@ -200,7 +185,7 @@ class Algorithm1:
             mu, log_variance = self.autoencoders.encode(x)
             z = reparameterise(mu, log_variance, noise)
             y = one_hot(hidden, self.class_counts)
-            self._minibatch = x, y, z, kl_divergence(mu, log_variance)
+            self._minibatch = x, y, z, kl_divergence(mu, log_variance).mean(-1)
         return self._minibatch
 
     def _next_minibatch(self) -> None:
@@ -287,10 +272,8 @@ class AutoencoderSettings(Settings):
         Hidden layers of the encoder; the decoder has them in reverse order.
     latent_size
         Numbers in a code: 10 for MotionSense, 5 for MobiAct.
-    epochs
-        Passes over the windows of the largest class.
-    batch_size, learning_rate
-        Of Adam.
+    epochs, batch_size, learning_rate
+        Of Adam; an epoch goes once through the windows of the largest class.
     modifier
         "deterministic", "probabilistic" or "randomized"; see `modify`.
     train_hidden_classifiers
@@ -421,8 +404,7 @@ class ObscureNet(Obfuscator):
         condition = modify(self.settings.modifier, self.class_counts_, hidden, count, rng)
         noise = rng.standard_normal((count, self.settings.latent_size), dtype=np.float32)
         output = np.empty((count, *self.hook_shape), np.float32)
-        for network, rows in self._by_network(kept):
-            mu, log_variance = self.encode(windows, rows, network)
+        for network, rows, mu, log_variance in self._encoded(windows, kept):
             z = reparameterise(mu, log_variance, self._tensor(noise[rows]))
             if self.code_moves and hidden is not None:
                 z = z + self._tensor(self._moves(kept[rows], hidden[rows], condition[rows]))
@@ -458,16 +440,13 @@ class ObscureNet(Obfuscator):
 
         wanted = self._needs_hidden() or self.settings.train_hidden_classifiers
         self.kept_classifier_ = classifier(self.policy_.keep)
-        self.hidden_classifiers_ = [
-            classifier((name,)) for name in (self.policy_.hide if wanted else ())
-        ]
-        losses = self.kept_classifier_.losses_
-        self.metrics_["classifier_loss"] = [round(loss, 5) for loss in losses]
+        self.hidden_classifiers_ = [classifier((one,)) for one in self.policy_.hide if wanted]
+        self.metrics_["classifier_loss"] = self.kept_classifier_.losses_
 
     def network_data(self, windows: Windows) -> list[NetworkData]:
         """What each network learns from, given windows in standard units."""
         rows, kept, hidden = self._known_classes(windows)
-        network = self._network_of(kept)
+        network = kept * (not self.one_network)
         return [
             NetworkData(
                 torch.from_numpy(rows[network == which]),
@@ -531,12 +510,6 @@ class ObscureNet(Obfuscator):
 
     # Obfuscation.
 
-    def encode(
-        self, windows: Windows, rows: np.ndarray | slice, network: int
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Mean and log-variance of the codes of some windows in standard units."""
-        return self.autoencoders_.encode(self._tensor(windows.batch(rows)).flatten(1), network)
-
     def predict_hidden(self, windows: Windows) -> np.ndarray:
         """The hidden classes of windows in standard units, (n, attributes)."""
         return np.stack([one.predict(windows) for one in self.hidden_classifiers_], axis=1)
@@ -545,35 +518,34 @@ class ObscureNet(Obfuscator):
         """Whether obfuscation predicts the hidden attributes."""
         return self.code_moves or self.settings.modifier == "deterministic"
 
-    def _network_of(self, kept: np.ndarray) -> np.ndarray:
-        return np.zeros_like(kept) if self.one_network else kept
-
-    def _by_network(self, kept: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Each network that is needed, with a batch of the rows that need it."""
-        network = self._network_of(kept)
-        for which in np.unique(network):
+    def _encoded(
+        self, windows: Windows, kept: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, torch.Tensor, torch.Tensor | None]]:
+        """Batches of rows that need one network: it, the rows, their codes' mean, log-variance."""
+        network = kept * (not self.one_network)
+        for which in np.unique(network).tolist():
             rows = np.flatnonzero(network == which)
             for batch in batches(len(rows), self.device):
-                yield int(which), rows[batch]
+                signal = self._tensor(windows.batch(rows[batch])).flatten(1)
+                yield which, rows[batch], *self.autoencoders_.encode(signal, which)
 
     def _condition(self, windows: Windows) -> np.ndarray:
         """The predicted kept class, the code's distribution, and the hidden classes if predicted."""
         kept = self.kept_classifier_.predict(windows)
-        parts = [np.eye(len(self.kept_classes_), dtype=np.float32)[kept]]
-        parts += self._codes(windows, kept)
+        one_hot = np.eye(len(self.kept_classes_), dtype=np.float32)[kept]
+        parts = [one_hot, self._codes(windows, kept)]
         if self._needs_hidden():
             parts.append(self._one_hot(self.predict_hidden(windows)))
         return np.concatenate(parts, axis=1)
 
     @torch.inference_mode()
-    def _codes(self, windows: Windows, kept: np.ndarray) -> list[np.ndarray]:
-        """Mean and, where there is one, log-variance of each window's code, (n, latent) each."""
-        shape = (len(windows), self.settings.latent_size)
-        codes = [np.empty(shape, np.float32) for _ in range(2 if self.variational else 1)]
-        for network, rows in self._by_network(kept):
-            for part, found in zip(codes, self.encode(windows, rows, network), strict=False):
-                assert found is not None
-                part[rows] = found.cpu().numpy()
+    def _codes(self, windows: Windows, kept: np.ndarray) -> np.ndarray:
+        """Mean of each window's code and, where there is one, its log-variance, side by side."""
+        numbers = self.settings.latent_size * (2 if self.variational else 1)
+        codes = np.empty((len(windows), numbers), np.float32)
+        for _, rows, mu, log_variance in self._encoded(windows, kept):
+            parts = [mu] if log_variance is None else [mu, log_variance]
+            codes[rows] = torch.cat(parts, dim=1).cpu().numpy()
         return codes
 
     def _moves(self, kept: np.ndarray, hidden: np.ndarray, condition: np.ndarray) -> np.ndarray:
@@ -609,17 +581,17 @@ class ObscureNet(Obfuscator):
         self.class_counts_ = tuple(int(count) for count in state["class_counts"])
         weights = part_of(state, "autoencoders.")
         self._take_networks({name: torch.from_numpy(array) for name, array in weights.items()})
-        self.kept_classifier_ = self._new_classifier().restore(
-            part_of(state, "kept_classifier."), self.hook_shape, len(self.kept_classes_)
-        )
-        self.hidden_classifiers_ = []
-        if self._needs_hidden() or part_of(state, "hidden_classifier."):
-            self.hidden_classifiers_ = [
-                self._new_classifier().restore(
-                    part_of(state, f"hidden_classifier.{place}."), self.hook_shape, count
-                )
-                for place, count in enumerate(self.class_counts_)
-            ]
+
+        def restored(name: str, classes: int) -> Classifier:
+            own = part_of(state, f"{name}.")
+            return self._new_classifier().restore(own, self.hook_shape, classes)
+
+        self.kept_classifier_ = restored("kept_classifier", len(self.kept_classes_))
+        wanted = self._needs_hidden() or part_of(state, "hidden_classifier.")
+        self.hidden_classifiers_ = [
+            restored(f"hidden_classifier.{place}", classes)
+            for place, classes in enumerate(self.class_counts_ if wanted else ())
+        ]
 
 
 def fit_networks(obfuscators: Sequence[ObscureNet], windows: Windows) -> None:
@@ -633,7 +605,7 @@ def fit_networks(obfuscators: Sequence[ObscureNet], windows: Windows) -> None:
         obfuscator._take_networks({k: v[own] for k, v in autoencoders.state_dict().items()})
         obfuscator.metrics_["windows_by_network"] = [len(one.rows) for one in own_data]
         for name, values in zip(("error", "divergence", "cross_entropy"), terms, strict=True):
-            obfuscator.metrics_[name] = [round(value, 5) for value in values[own].tolist()]
+            obfuscator.metrics_[name] = values[own].tolist()
         obfuscator._fit_moves(windows)
         start = own.stop
 
@@ -647,15 +619,9 @@ def fit_many(
 ) -> None:
     """Fit several obfuscators of one class at once; each learns what it would have learnt alone.
 
-    Parameters
-    ----------
-    obfuscators
-        They may differ in seed, alpha, beta and modifier: the grid of section 6.2 is trained as one
-        batched matrix product.
-    windows, keep, hide
-        As in `Obfuscator.fit`.
-    classifiers
-        Those that were fitted on the same windows before, which are used again; new ones are added.
+    They may differ in seed, alpha, beta and modifier: the grid of section 6.2 is trained as one
+    batched matrix product. `classifiers` that were fitted on the same windows before are used
+    again, and new ones are added; the other parameters are those of `Obfuscator.fit`.
     """
     free = {"seed", "alpha", "beta", "modifier", "train_hidden_classifiers"}
     shared = [

@@ -63,7 +63,7 @@ class AttributeVAE(ObscureNet):
 
     def _fit_moves(self, windows: Windows) -> None:
         rows, kept, hidden = self._known_classes(windows)
-        codes = self._codes(windows.select(rows), kept)[0]
+        codes = self._codes(windows.select(rows), kept)[:, : self.settings.latent_size]
         self.effects_ = mean_effects(codes, kept, self._one_hot(hidden))
 
     def _moves(self, kept: np.ndarray, hidden: np.ndarray, condition: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -19,8 +20,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from sensorveil.cuda_graphs import Inputs
-from sensorveil.data.windows import UNKNOWN, Windows, batches
-from sensorveil.diffusion.features import FeatureNet, FeatureSettings, train_surrogate
+from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.diffusion.batched import run_in_batches
+from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
@@ -31,9 +33,18 @@ from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
     SamplingSettings,
+    auxiliary_of,
+    per_window,
 )
 from sensorveil.methods.settings import Settings
-from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train
+from sensorveil.train import (
+    TrainConfig,
+    TrainingTarget,
+    derived_seed,
+    seeded,
+    train,
+    train_network,
+)
 
 _SURROGATE, _DENOISER, _AUXILIARY = 11, 12, 13  # uses of the seed
 _MINE = 2**20  # added to the seed of an auxiliary model; epochs use the smaller numbers
@@ -197,16 +208,11 @@ class PrivDiffuserTraining(Settings):
     surrogate_learning_rate: float = Field(default=4e-4, gt=0)
     mutual_information_weight: float = Field(default=8.0, ge=0)
 
-    def config(self, count: int) -> TrainConfig:
-        """How the denoiser is trained on `count` windows."""
-        config = TrainConfig(self.epochs, self.batch_size, self.learning_rate)
-        return config.with_max_steps(self.max_steps, count)
-
-    def surrogate_config(self, count: int) -> TrainConfig:
-        """How the surrogate and the auxiliary models are trained on `count` windows."""
-        rate = self.surrogate_learning_rate
-        config = TrainConfig(self.surrogate_epochs, self.batch_size, rate)
-        return config.with_max_steps(self.max_steps, count)
+    def config(self, count: int, network: str = "") -> TrainConfig:
+        """How the denoiser (""), or the "surrogate" and auxiliary models are trained."""
+        prefix = f"{network}_" if network else ""
+        epochs, rate = getattr(self, f"{prefix}epochs"), getattr(self, f"{prefix}learning_rate")
+        return TrainConfig(epochs, self.batch_size, rate).with_max_steps(self.max_steps, count)
 
 
 class PrivDiffuserSettings(Settings):
@@ -320,24 +326,31 @@ class PrivDiffuser(NegativelyGuided):
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         training, signals = self.settings.training, windows.on(self.device)
-        # Section 4.2: the surrogate utility model.
-        known = windows.select(self._joint_codes(windows).min(1) != UNKNOWN)
+        # Section 4.2: the surrogate utility model predicts all kept attributes.
+        known = windows.select(self._kept_codes(windows).min(1) != UNKNOWN)
+        known_signals, kept = known.on(self.device), self._tensor(self._kept_codes(known))
         seed = derived_seed(self.seed, _SURROGATE)
-        with seeded(seed):
-            surrogate = cast(FeatureNet, self._build_network("surrogate").to(self.device))
+        surrogate = cast(FeatureNet, self._new_network("surrogate", seed))
         self.networks_ = {"surrogate": surrogate}
-        self.metrics_["surrogate_loss"] = train_surrogate(
+
+        def surrogate_loss(index: torch.Tensor) -> torch.Tensor:
+            _, logits = surrogate(known_signals[index])
+            pairs = zip(logits, kept[index].unbind(1), strict=True)
+            return torch.stack([cross_entropy(*pair) for pair in pairs]).sum()
+
+        self.metrics_["surrogate_loss"] = train_network(
+            "surrogate",
             surrogate,
-            known.on(self.device).__getitem__,
-            self._tensor(self._joint_codes(known)),
-            training.surrogate_config(len(known)),
+            surrogate_loss,
+            len(known),
+            training.config(len(known), "surrogate"),
             seed,
+            self.device,
             self.checkpoint,
         )
         # Equation (6): the denoiser, conditioned on z_p.
         seed = derived_seed(self.seed, _DENOISER)
-        with seeded(seed):
-            denoiser = self._build_network("denoiser").to(self.device)
+        denoiser = self._new_network("denoiser", seed)
         self.networks_["denoiser"], self.metrics_["denoiser_loss"] = train_denoiser(
             denoiser,
             signals.__getitem__,
@@ -358,16 +371,13 @@ class PrivDiffuser(NegativelyGuided):
     def _fit_auxiliary(self, windows: Windows, attribute: str) -> None:
         """Equations (18) and (24), on clean windows (universal guidance, section 4.3.3)."""
         codes = windows.codes(attribute)
-        windows = windows.select(
-            (codes != UNKNOWN) & (self._joint_codes(windows).min(1) != UNKNOWN)
-        )
+        windows = windows.select((codes != UNKNOWN) & (self._kept_codes(windows).min(1) != UNKNOWN))
         training, signals = self.settings.training, windows.on(self.device)
         hidden = self._tensor(windows.codes(attribute))
-        kept = self._tensor(self._joint_codes(windows))
+        kept = self._tensor(self._kept_codes(windows))
         z_p, weight = self._make_conditions(windows), training.mutual_information_weight
         seed = derived_seed(self.seed, _AUXILIARY + sorted(self.classes_).index(attribute))
-        with seeded(seed):
-            network = self._build_network(_auxiliary(attribute)).to(self.device)
+        network = self._new_network(auxiliary_of(attribute), seed)
         with seeded(derived_seed(seed, _MINE)):
             sizes = [len(self.classes_[name]) for name in self.policy_.keep]
             estimator = MutualInformation(sizes, z_p.shape[1]).to(self.device)
@@ -394,17 +404,13 @@ class PrivDiffuser(NegativelyGuided):
             f"auxiliary-{attribute}",
             targets,
             len(windows),
-            training.surrogate_config(len(windows)),
+            training.config(len(windows), "surrogate"),
             seed,
             self.device,
             self.checkpoint,
         )
         self.metrics_[f"auxiliary_loss_{attribute}"] = losses[-1]
-        self.networks_ = {**self.networks_, _auxiliary(attribute): network.eval()}
-
-    def _add_hidden(self, windows: Windows, attribute: str) -> None:
-        self._check_hidden_acts(attribute)
-        self._fit_auxiliary(windows, attribute)
+        self.networks_ = {**self.networks_, auxiliary_of(attribute): network.eval()}
 
     def with_regularisation(self, windows: Windows, weight: float) -> Self:
         """The same denoiser, with auxiliary models trained anew at another w_3.
@@ -422,12 +428,10 @@ class PrivDiffuser(NegativelyGuided):
 
     def _range_of(self, windows: Windows) -> torch.Tensor:
         """The smallest and the largest number of each channel: (2, channels, 1, ...)."""
-        signals, index = windows.on("cpu"), torch.arange(len(windows))
-        axes = [0, *range(2, len(windows.shape) + 1)]
-        parts = [signals[index[rows]] for rows in batches(len(windows), size=2048)]
-        low = torch.stack([part.amin(axes) for part in parts]).amin(0)
-        high = torch.stack([part.amax(axes) for part in parts]).amax(0)
-        return torch.stack([low, high]).view(2, -1, *[1] * (len(windows.shape) - 1))
+        signal = windows.signal
+        axes = (0, *range(2, signal.ndim))
+        limits = torch.from_numpy(np.stack([signal.min(axes), signal.max(axes)]))
+        return limits.view(2, -1, *[1] * (signal.ndim - 2))
 
     # Condition.
 
@@ -438,53 +442,53 @@ class PrivDiffuser(NegativelyGuided):
 
     # Guidance and sampling.
 
-    @torch.no_grad()
-    def _sample(self, inputs: Inputs) -> torch.Tensor:
-        """Windows in standard units from noise x_T, by equation (20)."""
-        guidance, sampling, schedule = (
-            self.settings.guidance,
-            self.settings.sampling,
-            self._schedule(),
-        )
-        denoiser, (low, high) = (
-            autocast_bf16(self.networks_["denoiser"]),
-            self.range_.to(self.device),
-        )
-        avoids = any(name.startswith("negative") for name in inputs)
-        full = avoids and guidance.gradient == "full"  # differentiates the denoiser too
-        sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
-        x = inputs["noise"]
-        for t, t_next in sampler:
-            with torch.set_grad_enabled(full):
-                x = x.detach().requires_grad_(full)
-                # Equation (12): towards the kept attributes.
-                noise = classifier_free(
-                    denoiser, x, t, inputs["condition"], inputs["guidance_scale"]
-                )
-                # Equation (19): the clean windows that this points to.
-                clean = schedule.to_clean(x, noise, t).clamp(low, high)
-            if avoids:  # equations (20) and (23): away from the hidden classes
-                clean = negative_guidance(
-                    x,
-                    clean,
-                    t,
-                    schedule,
-                    lambda clean: self._log_likelihood(inputs, clean),
-                    guidance.gradient,
-                ).clamp(low, high)
-            x = sampler.step(x.detach(), clean, t, t_next)
-        return x
+    def _obfuscate(
+        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Windows made from noise x_T, guided by equation (20)."""
+        guidance, sampling = self.settings.guidance, self.settings.sampling
+        schedule, denoiser = self._schedule(), autocast_bf16(self.networks_["denoiser"])
+        low, high = self.range_.to(self.device)
+        noise = rng.standard_normal((len(windows), *self.hook_shape), dtype=np.float32)
+        scale = strength.get("guidance_scale", guidance.guidance_scale)
+        negative = self._negative_inputs(windows, strength, rng)  # w_2 and the classes to avoid
+        inputs = {
+            "x_T": torch.from_numpy(noise),
+            "z_p": self._make_conditions(windows),
+            "w_1": per_window(scale, len(windows)),
+            **negative,
+        }
+        full = bool(negative) and guidance.gradient == "full"  # differentiates the denoiser too
+
+        @torch.no_grad()
+        def sample(batch: Inputs) -> torch.Tensor:
+            x, z_p, w_1 = batch["x_T"], batch["z_p"], batch["w_1"]
+            sampler = SAMPLERS[sampling.sampler](schedule, sampling.sampling_steps)
+            for t, t_next in sampler:
+                with torch.set_grad_enabled(full):
+                    x = x.detach().requires_grad_(full)
+                    # Equation (12): the noise in x_t, guided towards the kept attributes.
+                    epsilon = classifier_free(denoiser, x, t, z_p, w_1)
+                    # Equation (19): the clean windows x_0 that this points to.
+                    clean = schedule.to_clean(x, epsilon, t).clamp(low, high)
+                if negative:
+                    # Equations (20), (23): away from the classes that the auxiliary models find.
+                    log_likelihood = partial(self._log_likelihood, batch, z_p)
+                    clean = negative_guidance(
+                        x, clean, t, schedule, log_likelihood, guidance.gradient
+                    ).clamp(low, high)
+                x = sampler.step(x.detach(), clean, t, t_next)
+            return x
+
+        return run_in_batches(sample, inputs, self.device)
 
     def _hidden_log_probs(
         self, attribute: str, clean: torch.Tensor, condition: torch.Tensor
     ) -> torch.Tensor:
         """log p(y_s | z_p, x_0) by the auxiliary privacy model."""
-        _, (logits,) = self.networks_[_auxiliary(attribute)](clean, condition)
+        _, (logits,) = self.networks_[auxiliary_of(attribute)](clean, condition)
         log_probs: torch.Tensor = logits.log_softmax(1)
         return log_probs
-
-    def _noise_shape(self) -> tuple[int, ...]:
-        return self.hook_shape
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return signal
@@ -492,7 +496,7 @@ class PrivDiffuser(NegativelyGuided):
     # Networks of this policy and these windows.
 
     def _network_names(self) -> tuple[str, ...]:
-        return ("surrogate", "denoiser", *(_auxiliary(name) for name in self.policy_.hide))
+        return ("surrogate", "denoiser", *(auxiliary_of(name) for name in self.policy_.hide))
 
     def _build_network(self, which: str) -> nn.Module:
         networks, shape = self.settings.networks, self.hook_shape
@@ -517,7 +521,3 @@ class PrivDiffuser(NegativelyGuided):
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.range_ = torch.from_numpy(state["range"])
         super()._restore(state)
-
-
-def _auxiliary(attribute: str) -> str:
-    return f"auxiliary of {attribute}"
