@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from benchmarks.timing import median_seconds
-from sensorveil.cuda_graphs import capture
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
 from sensorveil.information import mutual_information_mine
@@ -25,12 +24,9 @@ _MAX_WINDOWS = 2048
 
 
 def sampling_seconds(obfuscator: Diffusion, windows: Windows, repeats: int = 3) -> float:
-    """Seconds for each window that sampling takes, once all is warm, on 2,048 windows or less."""
+    """Seconds for each window that obfuscation takes, once all is warm, on 2,048 windows or less."""
     some = windows.select(np.arange(min(_MAX_WINDOWS, len(windows))))
-    inputs = obfuscator._inputs(obfuscator._standard(some), {}, np.random.default_rng(0))
-    inputs = {name: value.to(obfuscator.device) for name, value in inputs.items()}
-    sample = capture(obfuscator._sample, inputs)
-    return median_seconds(lambda: sample(inputs).cpu(), repeats) / len(some)
+    return median_seconds(lambda: obfuscator.obfuscate(some, seed=0), repeats) / len(some)
 
 
 def overhead(obfuscator: Diffusion, windows: Windows) -> dict[str, Any]:

@@ -42,13 +42,12 @@ def of_method(name, modality):
 
 def of_audit():
     """What a quick audit of `noise` on simulated windows finds."""
-    from sensorveil.audit.audit import AuditSettings, audit_runs
 
     split = load("simulated", "recording", people=8)
     obfuscator = method("noise")(snr=5.0).fit(split.train, keep="activity", hide="gender")
-    (part,) = audit_runs([([obfuscator], [split])], AuditSettings.for_two_cores()).parts
+    part = obfuscator.audit(split).main
     found = {
-        one.attribute: {f"{a.level} / {a.family}": a.accuracy.value for a in one.attacks}
+        one.attribute: {f"{a.threat_model} / {a.attacker}": a.accuracy.value for a in one.attacks}
         for one in part.attributes
     }
     return found | {"kept": part.kept[0].unchanged.value}

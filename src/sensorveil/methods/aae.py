@@ -221,7 +221,7 @@ class AAE(Obfuscator):
     """
 
     name = "aae"
-    summary = "an autoencoder trained against frozen classifiers of the hidden attributes"
+    summary = "an autoencoder trained against frozen classifiers"
     capabilities = Capabilities(random=False, modalities=("signal",))
     real_hooks = True
     Settings = AAESettings

@@ -142,7 +142,7 @@ class Obfuscator(ABC):
         self._check_alike(windows)
         if seed is not None:
             _check_seed(seed)
-        given = self._knobs(strength or {}, len(windows))
+        given = self._strength_arrays(strength or {}, len(windows))
         rng = np.random.default_rng(_fresh() if seed is None else seed)
         signal = self._obfuscate(self._standard(windows), given, rng)
         if self.real_hooks and self.complex_:
@@ -387,7 +387,7 @@ class Obfuscator(ABC):
             if len(names) > 1 and not several:
                 raise Refusal(f"{self.name} {what} one attribute; {', '.join(names)} were named")
 
-    def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
+    def _strength_arrays(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
         """Each strength as an array with one finite number a window."""
         given = {}
         for name, value in strength.items():

@@ -88,7 +88,7 @@ class Noise(Obfuscator):
     """
 
     name = "noise"
-    summary = "Gaussian noise at a signal-to-noise ratio, or Laplace noise with a local epsilon"
+    summary = "Gaussian noise, or Laplace noise with a local epsilon"
     capabilities = Capabilities(
         strengths={
             "snr": "signal-to-noise ratio in decibels (Gaussian); lower hides more",

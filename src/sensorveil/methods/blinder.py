@@ -473,7 +473,7 @@ class Blinder(Obfuscator):
     """
 
     name = "blinder"
-    summary = "one conditional autoencoder for all kept classes, its code cleared by discriminators"
+    summary = "a conditional VAE for all kept classes, with discriminators"
     capabilities = Capabilities()
     real_hooks = True
     Settings = BlinderSettings

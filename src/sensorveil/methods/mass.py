@@ -249,7 +249,7 @@ class Mass(Obfuscator):
     """
 
     name = "mass"
-    summary = "a transform that keeps what is said about each attribute within limits"
+    summary = "a transform with a limit on what each attribute leaks"
     capabilities = Capabilities(modalities=("signal",))
     real_hooks = True
     Settings = MassSettings

@@ -41,7 +41,7 @@ class GuidanceSettings(Settings):
         w_2 of PrivDiffuser, w_S of CLOAK, for every hidden attribute.
     negative_target
         The hidden class that samples are guided away from: the "wearer"'s true class, as in both
-        papers, which needs true labels and shows them to whoever trains on the output; the one that
+        papers, which needs true labels and shows them to an attacker who trains on the output; the one that
         is "predicted"; a "random" one; or "none".
     gradient
         See `negative_guidance`: "clean" as in the authors' code, "full" as the equations are
@@ -228,11 +228,11 @@ class NegativelyGuided(Obfuscator):
             )
         self._fit_auxiliary(windows, attribute)
 
-    def _knobs(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
+    def _strength_arrays(self, strength: Strength, count: int) -> dict[str, np.ndarray]:
         idle = sorted(set(strength) & set(self.policy_.hide) - set(self.strength_names()))
         if idle:
             raise Refusal(f"strength '{idle[0]}' cannot act: negative_target is none")
-        return super()._knobs(strength, count)
+        return super()._strength_arrays(strength, count)
 
     def _kept_codes(self, windows: Windows) -> np.ndarray:
         """The kept classes, (n, attributes)."""

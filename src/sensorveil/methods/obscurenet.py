@@ -371,7 +371,7 @@ class ObscureNet(Obfuscator):
     """
 
     name = "obscurenet"
-    summary = "a conditional autoencoder per kept class, its code cleared by discriminators"
+    summary = "a conditional VAE per kept class, with discriminators"
     capabilities = Capabilities()
     real_hooks = True
     Settings: ClassVar[type[AutoencoderSettings]] = ObscureNetSettings
@@ -649,7 +649,7 @@ class ObscureNetPipeline(Obfuscator):
     """
 
     name = "obscurenet-pipeline"
-    summary = "an ObscureNet for each hidden attribute, one after the other"
+    summary = "an ObscureNet per hidden attribute, one after the other"
     capabilities = Capabilities()
     real_hooks = True
     Settings = ObscureNetSettings

@@ -56,7 +56,7 @@ class AttributeVAE(ObscureNet):
     """
 
     name = "attribute-vae"
-    summary = "a variational autoencoder per kept class, the code moved between hidden classes"
+    summary = "a VAE per kept class, its code moved between hidden classes"
     Settings = MeanSettings
     presets = PRESETS
     code_moves = True
@@ -86,7 +86,7 @@ class GeneralVAE(AttributeVAE):
     """
 
     name = "general-vae"
-    summary = "one variational autoencoder, the code moved between hidden classes"
+    summary = "one VAE, its code moved between hidden classes"
     one_network = True
 
 
@@ -100,7 +100,7 @@ class AttributeCAE(ObscureNet):
     """
 
     name = "attribute-cae"
-    summary = "a conditional autoencoder per kept class, given another hidden class"
+    summary = "a conditional autoencoder per kept class"
     capabilities = Capabilities(random=False)
     Settings = AutoencoderSettings
     presets = PRESETS
@@ -111,6 +111,6 @@ class AttributeCVAE(ObscureNet):
     """A variational autoencoder for each kept class; the decoder is given another hidden class."""
 
     name = "attribute-cvae"
-    summary = "a conditional variational autoencoder per kept class, given another hidden class"
+    summary = "a conditional VAE per kept class"
     Settings = VariationalSettings
     presets = PRESETS

@@ -173,7 +173,7 @@ class Seal(Obfuscator):
     """
 
     name = "seal"
-    summary = "windows made from a small code and noise, with a bound on what the code tells"
+    summary = "windows made from a small code and noise, with a bound"
     capabilities = Capabilities(
         strengths={
             "epsilon": "local epsilon of one code, by randomised response; lower hides more",

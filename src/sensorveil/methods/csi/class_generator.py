@@ -202,7 +202,7 @@ class ClassGenerator(Obfuscator):
         if seed is not None and seed < 0:
             raise Refusal(f"the seed is {seed}; it must be 0 or more")
         rng = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
-        strengths = self._knobs(strength or {}, len(codes))
+        strengths = self._strength_arrays(strength or {}, len(codes))
         made = self._sample_all(self._conditions(codes), strengths, rng, length)
         if not np.isfinite(made).all():
             raise Refusal(f"the output of {self.name} is not finite; use a milder strength")

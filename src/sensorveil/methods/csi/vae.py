@@ -20,6 +20,7 @@ from sensorveil.methods.csi.model import ComplexLinear
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.methods.settings import Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
+from sensorveil.vae import kl_divergence
 
 _GENERATOR_SEED = 25
 
@@ -74,7 +75,7 @@ class ComplexVae(nn.Module):
         """The negative evidence lower bound of each window, per sample."""
         rebuilt, mean, log_variance = self(x, condition)
         error = (x - rebuilt).square().sum((1, 2)) / 2
-        divergence = (mean.square() + log_variance.exp() - 1 - log_variance).sum((1, 2)) / 2
+        divergence = kl_divergence(mean.flatten(1), log_variance.flatten(1))
         return (error + divergence) / x[0].numel()
 
 
@@ -115,7 +116,7 @@ class CsiVae(ClassGenerator):
     """
 
     name = "csi-vae"
-    summary = "windows decoded by a complex variational autoencoder from the predicted class"
+    summary = "windows of the predicted class, from a complex VAE"
     capabilities = Capabilities(modalities=("signal", "complex"))
     Settings = CsiVaeSettings
     presets = {  # noqa: RUF012 (a constant of the class)
