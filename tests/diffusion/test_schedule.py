@@ -98,18 +98,6 @@ def test_impossible_schedules_are_refused(make: object) -> None:
         make()
 
 
-def test_the_variance_need_not_be_preserved() -> None:
-    """RF-Diffusion adds amplitudes: equation (12) of the CSI paper without blur."""
-    betas = torch.linspace(1e-4, 0.003, 100, dtype=torch.float64)
-    signal = (1 - betas).cumprod(0).sqrt()
-    noise = torch.stack(
-        [(betas[: t + 1].sqrt() * signal[t] / signal[: t + 1]).sum() for t in range(100)]
-    )
-    schedule = NoiseSchedule(signal, noise)
-    assert schedule.at(99)[0] == pytest.approx(0.925, abs=1e-3)
-    assert schedule.at(99)[1] == pytest.approx(3.59, abs=5e-3)
-
-
 def test_drawn_noise_is_standard_normal_and_seeded() -> None:
     like = torch.zeros(50, 4, 100, dtype=torch.float64)
     noise = drawn_noise(like, torch.Generator().manual_seed(3))

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.methods import conformance
 from sensorveil.methods.base import Capabilities
 from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.registry import list_methods, method
+from sensorveil.methods.run import load_run, save_run
+
+every_method = pytest.mark.parametrize("name", sorted(list_methods()))
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", sorted(list_methods()))
+@every_method
 def test_method_conforms(name, check):
     check(method(name), conformance.example_windows())
+
+
+def fitted(name, windows):
+    return conformance._short(method(name)).fit(windows, "activity", "gender")
+
+
+@every_method
+def test_windows_of_unknown_class_are_no_obstacle(name):
+    """Some have no known kept class, some no known hidden one, and some neither."""
+    windows = conformance.example_windows()
+    labels = {attribute: codes.copy() for attribute, codes in windows.labels.items()}
+    labels["activity"][:30], labels["gender"][20:50] = UNKNOWN, UNKNOWN
+    windows = replace(windows, labels=labels)
+    assert np.isfinite(fitted(name, windows).obfuscate(windows, seed=1).signal).all()
+
+
+@every_method
+def test_a_run_that_lacks_an_array_is_refused(name, tmp_path):
+    """At most twenty arrays of each method, left out one by one."""
+    folder = save_run(fitted(name, conformance.example_windows()), tmp_path / "run")
+    model = folder / "model.safetensors"
+    arrays = load_file(model)
+    for missing in sorted(arrays)[:: -(-len(arrays) // 20)]:
+        save_file({one: array for one, array in arrays.items() if one != missing}, model)
+        with pytest.raises(Refusal) as caught:
+            load_run(folder)
+        assert missing.rpartition(".")[2] in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 class Leaky(NoObfuscation):
