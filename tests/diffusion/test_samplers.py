@@ -60,7 +60,6 @@ def mixture(means: list[list[float]], spreads: list[float], weights: list[float]
 
 
 LINE = mixture([[-2.0], [1.0]], [0.5, 0.8], [0.3, 0.7])
-PLANE = mixture([[-2.0, 0.0], [1.0, 1.5], [1.0, -1.5]], [0.3, 0.2, 0.4], [0.5, 0.2, 0.3])
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -13,7 +13,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.baselines import Downsample, Noise, Resample
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.run import load_run, save_run
+from sensorveil.methods.run import save_run
 
 # Noise.
 
@@ -53,15 +53,10 @@ def test_gaussian_noise_is_gaussian_and_independent():
     assert abs(np.mean(unit[..., 1:] * unit[..., :-1])) < 0.02
 
 
-def test_each_window_has_its_own_noise():
-    windows, odd = many(), np.arange(960) % 2
-    snr = np.where(odd, 20.0, -10.0)
-    added = noise(windows).obfuscate(windows, {"snr": snr}, seed=1).signal - windows.signal
-    for start, decibels in ((1, 20), (0, -10)):
-        power = windows.signal.var((0, 2)) / added[start::2].var((0, 2))
-        np.testing.assert_allclose(10 * np.log10(power), decibels, atol=0.3)
+def test_each_window_has_its_own_epsilon():
+    windows = many()
     obfuscator = noise(windows, kind="laplace", clip=10.0)
-    epsilon = np.where(odd, 1000.0, 100.0)
+    epsilon = np.where(np.arange(960) % 2, 1000.0, 100.0)
     output = obfuscator.obfuscate(windows, {"epsilon": epsilon}, seed=1).signal
     added = obfuscator.scaling_.apply(output) - obfuscator.scaling_.apply(windows.signal)
     for start, own in ((1, 1000), (0, 100)):
@@ -218,14 +213,6 @@ def test_images_are_downsampled_both_ways():
         np.testing.assert_allclose(output, high, atol=1e-4)
 
 
-def test_each_window_has_its_own_factor():
-    signal = np.random.default_rng(0).normal(size=(4, 1, 32))
-    factors = np.array([1.0, 4.0, 8.0, 16.0])
-    got = downsampled(signal, {"factor": factors})
-    for window, output, factor in zip(signal[:, 0], got[:, 0], factors, strict=True):
-        np.testing.assert_allclose(output, by_hand(window, int(factor)), atol=1e-4)
-
-
 @pytest.mark.parametrize("factor", [0.5, -2.0, np.nan])
 def test_factors_below_one_are_refused(factor):
     """Not a number would compare as no factor at all, and let the raw data through."""
@@ -302,12 +289,3 @@ def test_a_saved_run_holds_no_test_window(tmp_path):
     for name, array in arrays.items():
         if array.size > 1000:
             assert not np.isin(test.signal, array).any(), name
-
-
-def test_a_saved_ensemble_draws_the_same_donors(tmp_path):
-    train, test = example_windows("complex"), example_windows("complex", seed=1)
-    obfuscator = resample(train, ensemble_size=2)
-    again = load_run(save_run(obfuscator, tmp_path / "run"))
-    np.testing.assert_array_equal(
-        again.obfuscate(test, seed=3).signal, obfuscator.obfuscate(test, seed=3).signal
-    )

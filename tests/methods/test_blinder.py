@@ -34,7 +34,6 @@ QUICK: dict[str, Any] = {
     "hidden_sizes": (24, 24, 16, 16),
     "latent_size": 6,
 }
-LEARN: dict[str, Any] = {"hidden_sizes": (64, 64, 48, 32), "training.batch_size": 48}
 DENSE = NetworkSettings(hidden_sizes=(16, 12, 10, 8), convolutional=False, latent_size=4)
 
 

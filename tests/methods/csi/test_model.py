@@ -262,11 +262,6 @@ def test_private_modules_are_attention_and_embedding():
     assert all(isinstance(module, ComplexAttention) for module in found[1:])
 
 
-def test_no_parameter_is_complex():
-    for network in (CsiTransformer(3, (3,), **SMALL), DenoisingModel(6, 8)):
-        assert not any(weight.is_complex() for weight in network.parameters())
-
-
 def test_classifier_losses_are_summed_cross_entropies():
     torch.manual_seed(0)
     network, x = KeptClassifier((6, 32), (4, 3)), torch.randn(5, 6, 32)
