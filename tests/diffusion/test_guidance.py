@@ -41,6 +41,8 @@ def test_classifier_free_is_equation_12(scale: float | torch.Tensor) -> None:
     w = scale.view(-1, 1, 1) if isinstance(scale, torch.Tensor) else scale
     found = classifier_free(denoiser, x, T, condition, scale)
     torch.testing.assert_close(found, (1 + w) * conditional - w * plain)
+    zero = torch.as_tensor(scale).expand(4) == 0
+    assert torch.equal(found[zero], conditional[zero])
 
 
 def differences(value: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:

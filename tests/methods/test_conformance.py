@@ -72,9 +72,10 @@ def test_each_window_may_have_its_own_strength(name):
             assert strength in CANNOT_ACT_ALONE[name]
             continue
         wanted = np.where(odd[:, None, None], weak, strong)
-        # Where two candidates are as likely but for rounding, the other may be chosen.
-        assert np.isclose(mixed, wanted, rtol=1e-3, atol=1e-3).all((1, 2)).mean() > 0.95
         assert (weak != strong).any()
+        limit = max(0.02 * np.abs(weak - strong).max(), 1e-5)
+        # Where two candidates are as likely but for rounding, the other may be chosen.
+        assert (np.abs(mixed - wanted).max((1, 2)) < limit).mean() > 0.95
 
 
 CANNOT_ACT_ALONE = {"noise": ("epsilon",), "seal": ("budget",)}
