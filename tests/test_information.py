@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.information import (
-    _SKETCH,
-    _sketched,
     entropy,
     mutual_information_knn,
     mutual_information_mine,
@@ -39,22 +38,12 @@ def truth(distance: float) -> float:
     return float(np.trapezoid(parts[0] + parts[1], grid))
 
 
-def test_the_integral_itself() -> None:
-    assert truth(0) == pytest.approx(0, abs=1e-9)
-    assert truth(20) == pytest.approx(1, abs=1e-6)
-
-
-def test_entropy() -> None:
-    assert entropy(np.array([0, 0, 1, 1])) == 1.0
-    assert entropy(np.array([0, 0, 0, 1, UNKNOWN, UNKNOWN])) == pytest.approx(
-        -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25)
-    )
-
-
-@pytest.mark.parametrize("distance", [0.0, 1.0, 2.5, 8.0])
+@pytest.mark.parametrize(
+    ("distance", "dimensions"), [(0.0, 1), (0.0, 40), (1.0, 1), (2.0, 4), (8.0, 1)]
+)
 @pytest.mark.parametrize("estimator", ["neighbours", "mine"])
-def test_two_gaussians(estimator: str, distance: float) -> None:
-    points, labels = two_classes(distance, 3000)
+def test_two_gaussians(estimator: str, distance: float, dimensions: int) -> None:
+    points, labels = two_classes(distance, 3000, dimensions=dimensions)
     if estimator == "neighbours":
         found, slack = mutual_information_knn(points, labels), 0.05
     else:  # from 600 held-out windows: their standard error alone is up to 0.03
@@ -70,12 +59,6 @@ def test_neighbours_against_scikit_learn() -> None:
     theirs = selection.mutual_info_classif(points, labels, random_state=0, n_neighbors=3)[0]
     ours = mutual_information_knn(points, labels, neighbours=3) * math.log(2)
     assert ours == pytest.approx(theirs, abs=0.01)  # they scale and add a little noise
-
-
-def test_several_dimensions() -> None:
-    points, labels = two_classes(2.0, 3000, dimensions=4)
-    assert mutual_information_knn(points, labels) == pytest.approx(truth(2.0), abs=0.06)
-    assert mutual_information_mine(points, labels, quick=True) == pytest.approx(truth(2.0), abs=0.1)
 
 
 def test_only_the_first_components_are_seen() -> None:
@@ -96,15 +79,8 @@ def test_the_codes_of_the_classes_do_not_matter() -> None:
         mutual_information_mine(points, codes, quick=True) for codes in (labels, renamed)
     )
     assert first == pytest.approx(second, abs=0.1)
-    assert entropy(renamed) == entropy(labels)
-
-
-def test_many_dimensions_that_say_nothing() -> None:
-    generator = np.random.default_rng(6)
-    points, labels = generator.normal(size=(500, 60)), generator.integers(0, 2, 500)
-    assert abs(mutual_information_knn(points, labels)) < 0.08
-    for seed in range(2):
-        assert abs(mutual_information_mine(points, labels, seed, quick=True)) < 0.05
+    share = np.bincount(labels)
+    assert entropy(renamed) == pytest.approx(scipy.stats.entropy(share, base=2))
 
 
 def test_unknown_classes_do_not_count() -> None:
@@ -157,10 +133,10 @@ def test_components_against_the_singular_values() -> None:
         )
 
 
-@pytest.mark.parametrize("kind", ["signal", "complex", "image"])
+@pytest.mark.parametrize("kind", ["signal", "complex", "image", "wide"])
 def test_features_of_every_kind_of_window(kind: str) -> None:
     generator = np.random.default_rng(10)
-    shape = (80, 2, 8, 8) if kind == "image" else (80, 2, 32)
+    shape = {"image": (80, 2, 8, 8), "wide": (80, 2, 5000)}.get(kind, (80, 2, 32))
     labels = np.arange(80) % 2
     signal = generator.normal(size=shape) + labels.reshape(-1, *(1,) * (len(shape) - 1))
     if kind == "complex":
@@ -187,11 +163,3 @@ def test_a_rhythm_is_found_whatever_its_phase() -> None:
     rows = window_features(signal + 0.5 * generator.normal(size=signal.shape), 8)
     assert mutual_information_knn(rows, labels) > 0.95
     assert mutual_information_mine(rows, labels, quick=True) > 0.85
-
-
-def test_a_sketch_keeps_distances() -> None:
-    rows = np.random.default_rng(13).normal(size=(20, 3 * _SKETCH + 5))
-    small = _sketched(rows)
-    assert small.shape == (20, _SKETCH)
-    distance = [((a[:, None] - a) ** 2).sum(-1)[np.triu_indices(20, 1)] for a in (rows, small)]
-    np.testing.assert_allclose(distance[1], distance[0], rtol=0.12)

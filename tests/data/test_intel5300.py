@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sensorveil.data.intel5300 import channels_first, read_log, unit_power
+from sensorveil.data.intel5300 import channels_first, read_log
 from sensorveil.errors import Refusal
 
 
@@ -91,13 +91,3 @@ def test_channels_first_has_receivers_outside_and_subcarriers_inside() -> None:
     two = read_log(writer.record(writer.random_csi(np.random.default_rng(6), 1, tx=2)[0]), "b.dat")
     with pytest.raises(Refusal, match="3 receive and 2 transmit"):
         channels_first(two, "b.dat")
-
-
-def test_unit_power_takes_out_the_gain_and_nothing_else() -> None:
-    csi = writer.random_csi(np.random.default_rng(7), 5).reshape(5, 90).T
-    scaled = unit_power(csi)
-    np.testing.assert_allclose(np.mean(np.abs(scaled) ** 2, axis=0), 1, rtol=1e-5)
-    np.testing.assert_allclose(unit_power(csi * np.float32(7)), scaled, rtol=1e-5)
-    np.testing.assert_allclose(np.angle(scaled), np.angle(csi), atol=1e-5)
-    assert scaled.dtype == np.complex64
-    assert not unit_power(np.zeros((90, 1), np.complex64)).any()

@@ -87,13 +87,6 @@ def test_batches_are_the_slices(windows: Windows, data: st.DataObject) -> None:
     assert all(len(part) == size for part in parts[:-1])
 
 
-def test_overlapping_windows_are_views() -> None:
-    windows = made()
-    some = windows.select(np.arange(len(windows)) % 2 == 0).scaled(Scaling.of(windows))
-    assert some.store is windows.store
-    assert windows.on("cpu")._view.untyped_storage().data_ptr() == windows.store.ctypes.data
-
-
 @settings(max_examples=40, deadline=None)
 @given(windows=chosen, data=st.data())
 def test_select_is_indexing(windows: Windows, data: st.DataObject) -> None:
@@ -205,13 +198,6 @@ def test_a_table_has_one_row_a_window() -> None:
     codes = windows.labels["gender"]
     assert table["gender"].isna().tolist() == (codes == UNKNOWN).tolist()
     assert set(table["gender"][codes == 1]) == {"male"}
-
-
-def test_the_repr_tells_size_people_classes_and_origin() -> None:
-    assert repr(made("complex")).startswith("<Windows: 16 complex of 2 x 8 at 50 Hz")
-    assert repr(made()) == (
-        "<Windows: 16 of 2 x 8 at 50 Hz, 2 people; gender (female, male); mine, split paper, train>"
-    )
 
 
 @pytest.mark.parametrize(

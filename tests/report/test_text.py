@@ -20,7 +20,7 @@ from sensorveil.audit.results import (
 )
 from sensorveil.methods.seal_bound import Bound
 from sensorveil.report import numbers, text
-from sensorveil.report.findings import Finding, findings, output_attacks, overall
+from sensorveil.report.findings import Finding, findings, overall
 from sensorveil.statistics import Estimate
 
 
@@ -132,15 +132,6 @@ def test_what_re_identification_finds_is_not_hidden():
     assert safe.verdict().status == HIDDEN
 
 
-def test_what_no_split_attacked_is_inconclusive():
-    audit = sample.audit(hide=("gender", "weight"), left_out={"weight": "one class only"})
-    weight = findings(audit)[1]
-    assert (
-        text.attribute_sentence(weight) == "Whether weight is hidden is not known: one class only."
-    )
-    assert overall(findings(audit)) == INCONCLUSIVE
-
-
 def test_from_whom_tells_the_threat_models_apart():
     models = (IGNORANT, LAZY, SEMI, FULL)
     said = dict(zip(models, text.from_whom(sample.gender_found_out()), strict=False))
@@ -167,12 +158,6 @@ def test_a_wide_interval_and_few_people_stand_beside_the_verdict():
     assert "so few people" in note
 
 
-def test_control_names_the_planted_size():
-    note = text.control_note(sample.attribute())
-    assert "planted leak of 10.0 points" in note
-    assert "+9.3 points" in note
-
-
 @pytest.mark.parametrize(
     ("gap", "said"),
     [
@@ -193,18 +178,12 @@ def test_numbers_that_are_not_known_are_dashes():
 
 
 def test_both_aucs_are_said_where_both_are_known():
-    found = sample.attribute("gender", worst=0.589, majority=0.590)
+    found = sample.attribute()
     assert "over all windows" not in text.worst_note(found)
-    known = tuple(
-        replace(attack, overall_auc=Estimate(0.6 + 0.01 * n, 0.5, 0.7, people=24))
-        for n, attack in enumerate(found.attacks)
-    )
-    found = replace(found, attacks=known)
-    highest = max(attack.overall_auc.value for attack in output_attacks(found))
-    assert (
-        f"which decides; over all windows, with what the kept class itself tells, it is {highest:.3f}"
-        in (text.worst_note(found))
-    )
+    overall_auc = Estimate(0.64, 0.5, 0.7, people=24)
+    known = tuple(replace(attack, overall_auc=overall_auc) for attack in found.attacks)
+    said = text.worst_note(replace(found, attacks=known))
+    assert "over all windows, with what the kept class itself tells, it is 0.640" in said
 
 
 def test_the_bound_says_what_it_assumes_and_when_it_says_nothing():
