@@ -54,10 +54,12 @@ def random_csi(rng: np.random.Generator, packets: int, rx: int = 3, tx: int = 1)
     return (parts[0] + 1j * parts[1]).astype(np.complex64)
 
 
-def widar_folder(folder: Path) -> None:
-    """Widar3.0 as its authors lay it out: nine people, two gestures, twice, two receivers each."""
+def widar_folder(folder: Path, repetitions: int = 2) -> None:
+    """Widar3.0 as its authors lay it out: nine people, two gestures, two receivers each."""
     content = log(random_csi(np.random.default_rng(0), 30))
-    for user, gesture, repetition, receiver in product((5, *range(10, 18)), (1, 9), (1, 2), (1, 2)):
+    for user, gesture, repetition, receiver in product(
+        (5, *range(10, 18)), (1, 9), range(1, repetitions + 1), (1, 2)
+    ):
         name = f"user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
         place = folder / "20181130" / f"user{user}" / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -52,18 +52,9 @@ def annotated(
 
 def raw(root: Path, sensor: str, times: np.ndarray, rows: np.ndarray, folder: str = "") -> Path:
     """A sensor's file in the official form; times in nanoseconds."""
-    lines = [
-        "#Acceleration force along the x y z axes (including gravity).",
-        "#timestamp(ns),x,y,z(m/s^2)",
-        "#Activity: 2 - WAL - Walking - 300s",
-        "#Gender: Male",
-        "##########################################",
-        "",
-        "@DATA",
-    ]
-    lines += [
-        f"{int(t)}, {x:.7f}, {y:.7f}, {z:.7f}" for t, (x, y, z) in zip(times, rows, strict=True)
-    ]
+    lines = ["#timestamp(ns),x,y,z(m/s^2)", "#Gender: Male", "", "@DATA"]
+    for time, row in zip(times, rows, strict=True):
+        lines.append(f"{int(time)}, " + ", ".join(f"{value:.7f}" for value in row))
     place = root / "Raw Data" / "WAL" / folder / f"WAL_{sensor}_2_1.txt"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("\n".join(lines) + "\n")
