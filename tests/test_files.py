@@ -121,12 +121,6 @@ def test_json_comes_back(tmp_path_factory: pytest.TempPathFactory, content: obje
     assert place.read_text("utf-8") == '{\n  "höhe": [\n    1\n  ]\n}\n'
 
 
-def test_json_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "a.json", {"a": object()})
-    assert names(tmp_path) == []
-
-
 def test_json_refusals_name_the_file(tmp_path: Path) -> None:
     place = tmp_path / "a.json"
     with pytest.raises(Refusal, match=r"a\.json is missing"):

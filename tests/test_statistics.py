@@ -115,16 +115,18 @@ pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, ma
 def test_against_scikit_learn(answers: list[tuple[int, int]]) -> None:
     true, read = np.array(answers).T
     table = metrics.confusion_matrix(true, read, labels=range(4))
+    tables = np.stack([table + 1, table])  # any leading axes
     occurs = np.unique(true)
-    assert accuracy(table) == pytest.approx(metrics.accuracy_score(true, read))
-    assert privacy_loss(table) == pytest.approx(abs(metrics.accuracy_score(true, read) - 1 / 4))
+    right = metrics.accuracy_score(true, read)
+    assert accuracy(tables)[1] == pytest.approx(right)
+    assert privacy_loss(tables)[1] == pytest.approx(abs(right - 1 / 4))
     expected = metrics.f1_score(true, read, labels=occurs, average="macro", zero_division=0)
-    assert macro_f1(table) == pytest.approx(expected)
+    assert macro_f1(tables)[1] == pytest.approx(expected)
     each = metrics.f1_score(true, read, labels=range(4), average=None, zero_division=np.nan)
-    np.testing.assert_allclose(f1_by_class(table), each)
+    np.testing.assert_allclose(f1_by_class(tables)[1], each)
     recall = metrics.recall_score(true, read, labels=range(4), average=None, zero_division=np.nan)
-    np.testing.assert_allclose(recall_by_class(table), recall)
-    assert majority(table) == pytest.approx(np.bincount(true).max() / len(true))
+    np.testing.assert_allclose(recall_by_class(tables)[1], recall)
+    assert majority(tables)[1] == pytest.approx(np.bincount(true).max() / len(true))
 
 
 @settings(max_examples=50, deadline=None)
@@ -144,18 +146,6 @@ def test_tables_of_people_by_counting(answers: list[tuple[int, int, int]]) -> No
         for a in range(3):
             for b in range(3):
                 assert table[place, a, b] == answers.count((a, b, who))
-
-
-def test_any_leading_axes() -> None:
-    tables = np.random.default_rng(0).integers(1, 9, (2, 5, 3, 3))
-    for measure in (accuracy, privacy_loss, macro_f1, majority):
-        got = measure(tables)
-        assert got.shape == (2, 5)
-        for at in np.ndindex(2, 5):
-            assert got[at] == measure(tables[at])
-    for measure in (f1_by_class, recall_by_class):
-        assert measure(tables).shape == (2, 5, 3)
-        np.testing.assert_array_equal(measure(tables)[1, 2], measure(tables[1, 2]))
 
 
 def test_auc_agrees_with_scikit_learn():

@@ -29,15 +29,13 @@ def record(
     matrix: np.ndarray,
     timestamp: int = 0,
     antennas: tuple[int, ...] = (0, 1, 2),
-    agc: int = 40,
-    rssi: tuple[int, int, int] = (30, 31, 32),
 ) -> bytes:
     """One beamforming record; `matrix` is in the card's order, before sorting by antenna."""
     packed = packed_bits(matrix)
     selection = sum(antenna << (2 * place) for place, antenna in enumerate(antennas))
     content = struct.pack("<IHH", timestamp % 2**32, 0, 0)
-    content += bytes([matrix.shape[0], matrix.shape[1], *rssi])
-    content += struct.pack("<bBBHH", -92, agc, selection, len(packed), 0x0100) + packed
+    content += bytes([matrix.shape[0], matrix.shape[1], 30, 31, 32])
+    content += struct.pack("<bBBHH", -92, 40, selection, len(packed), 0x0100) + packed
     return struct.pack(">HB", len(content) + 1, 0xBB) + content
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -20,7 +21,6 @@ PUSH = tuple(f"userAcceleration.{axis}" for axis in "xyz")
 HEADER = ",".join(("", "attitude.roll", "attitude.pitch", "attitude.yaw", *AXES, *PUSH))
 PEOPLE = "code,weight,height,age,gender\n1,102,188,46,1\n3,48,161,28,0\n"
 DONE = [("dws", 1, 1), ("wlk", 7, 1), ("wlk", 15, 3), ("sit", 5, 3)]
-ZIP = "A_DeviceMotion_data.zip"
 
 
 def signal(activity: str, trial: int, subject: int, samples: int = 150) -> np.ndarray:
@@ -35,32 +35,26 @@ def csv(activity: str, trial: int, subject: int) -> str:
     return "\n".join([HEADER, *lines]) + "\n"
 
 
-def place_of(activity: str, trial: int, subject: int) -> str:
-    return f"A_DeviceMotion_data/{activity}_{trial}/sub_{subject}.csv"
-
-
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
     folder = tmp_path / "unpacked"
-    for done in DONE:
-        place = folder / place_of(*done)
+    for activity, trial, subject in DONE:
+        place = folder / "A_DeviceMotion_data" / f"{activity}_{trial}" / f"sub_{subject}.csv"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(csv(*done), "utf-8")
+        place.write_text(csv(activity, trial, subject), "utf-8")
     (folder / "data_subjects_info.csv").write_text(PEOPLE, "utf-8-sig")
     return folder
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> Path:
-    folder = tmp_path / "packed"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / ZIP, "w", zipfile.ZIP_DEFLATED) as archive:
-        for done in DONE:
-            archive.writestr(place_of(*done), csv(*done))
+def packed(unpacked: Path) -> Path:
+    with zipfile.ZipFile(unpacked / "A_DeviceMotion_data.zip", "w") as archive:
+        for place in unpacked.rglob("sub_*.csv"):
+            archive.write(place, place.relative_to(unpacked))
         # What macOS adds to every zip is passed over.
         archive.writestr("__MACOSX/A_DeviceMotion_data/dws_1/._sub_1.csv", b"\0\5\x16\7")
-    (folder / "data_subjects_info.csv").write_text(PEOPLE, "utf-8-sig")
-    return folder
+    shutil.rmtree(unpacked / "A_DeviceMotion_data")
+    return unpacked
 
 
 @pytest.fixture

@@ -63,25 +63,19 @@ def attack(level: str, family: str, accuracy: float, majority: float, auc: float
     )
 
 
-def session(
-    group: str, windows: int | None, gain: float, majority: float = 0.583, found: bool = False
-) -> SessionPoint:
-    return SessionPoint(
-        group=group,
-        windows=windows,
-        sessions=96 if group == "recording" else 24,
-        majority=majority,
-        threat_model=SEMI,
-        attacker="cnn",
-        accuracy=estimate(majority + gain, 0.08),
-        advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
-        significant=found,
-    )
-
-
 def curve(gains: Sequence[float], found: bool = False) -> tuple[SessionPoint, ...]:
     return tuple(
-        session(group, windows, gain, found=found and gain > 0.1)
+        SessionPoint(
+            group=group,
+            windows=windows,
+            sessions=96 if group == "recording" else 24,
+            majority=0.583,
+            threat_model=SEMI,
+            attacker="cnn",
+            accuracy=estimate(0.583 + gain, 0.08),
+            advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
+            significant=found and gain > 0.1,
+        )
         for group in ("recording", "person")
         for windows, gain in zip((1, 5, 20, 60, None), gains, strict=True)
     )
