@@ -110,7 +110,7 @@ def test_nobody_is_refused() -> None:
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(pairs)
 def test_against_scikit_learn(answers: list[tuple[int, int]]) -> None:
     true, read = np.array(answers).T

@@ -95,8 +95,8 @@ def _write(folder: Path, people: Iterable[int], codes: Iterable[str], room: int 
 
 
 def test_the_papers_windows_without_a_table_of_people(tmp_path: Path) -> None:
-    _write(tmp_path, range(1, 11), ("C01_A01", "C01_A02", "C01_A03", "C02_A04", "C03_A07"))
-    _write(tmp_path, [1], ["C03_A09"])  # neither this activity nor another room is the papers'
+    _write(tmp_path, range(1, 11), ("C01_A01", "C01_A03", "C02_A04", "C03_A07", "C03_A09"))
+    _write(tmp_path, [1], ["C01_A02"])  # neither this activity nor another room is the papers'
     _write(tmp_path, [11], ["C01_A01"], room=2)
     split = load("wifihar", source=tmp_path)
     both = len(split.train) + len(split.test)
