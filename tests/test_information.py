@@ -39,9 +39,7 @@ def truth(distance: float) -> float:
     return float(np.trapezoid(parts[0] + parts[1], grid))
 
 
-@pytest.mark.parametrize(
-    ("distance", "dimensions"), [(0.0, 1), (0.0, 40), (1.0, 1), (2.0, 4), (8.0, 1)]
-)
+@pytest.mark.parametrize(("distance", "dimensions"), [(0.0, 40), (1.0, 1), (2.0, 4), (8.0, 1)])
 @pytest.mark.parametrize("estimator", ["neighbours", "mine"])
 def test_two_gaussians(estimator: str, distance: float, dimensions: int) -> None:
     points, labels = two_classes(distance, 3000, dimensions=dimensions)
