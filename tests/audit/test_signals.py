@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -95,13 +94,3 @@ def test_walking_windows(gait: Windows) -> None:
     np.testing.assert_array_equal(found, gait.labels["activity"] == 2)
     assert walking_windows(gait, ["gender"]) is None
     assert walking_windows(gait, []) is None
-
-
-def test_it_is_quick() -> None:
-    """Processor time, so that other work on the machine does not count."""
-    generator = np.random.default_rng(0)
-    labels = {"activity": generator.integers(0, 4, 1000)}
-    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, sample_rate=50.0)
-    start = time.process_time()
-    signal_utility(windows, windows, ["activity"])
-    assert time.process_time() - start < 2

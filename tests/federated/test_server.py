@@ -263,11 +263,3 @@ def test_several_attributes_are_hidden_at_once(windows, config, small):
         name = f"discriminators.{number}.0.weight"
         assert not torch.equal(before[name], after[name])
     assert trained.obfuscate(windows, seed=1).shape == windows.shape
-
-
-def test_a_run_says_by_what_configuration_it_was_federated(start, windows, config):
-    plain = config.with_values({"epochs": 1, "rounds": 2}).fedblinder({"learning_rate": 0.002})
-    told = federate(start, windows, plain).made_with()["federation"]
-    assert (told["kind"], told["clients"], told["rounds"]) == ("FedBlinder", 4, 2)
-    assert (told["config"]["learning_rate"], told["config"]["local_steps"]) == (0.002, 5)
-    assert "federation" not in start.made_with()
