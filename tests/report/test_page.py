@@ -13,6 +13,7 @@ import pytest
 import sample
 
 from sensorveil.audit.criterion import CRITERION
+from sensorveil.audit.measures import Measured
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_bound import Bound
@@ -372,3 +373,14 @@ def test_text_stands_out_in_light_and_dark(mode):
     for text, ground in pairs:
         light, dark = sorted((luminance(colours[text]), luminance(colours[ground])), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+def test_registered_measures_are_shown() -> None:
+    audit = sample.audit()
+    (first, *others) = audit.splits
+    measures = (Measured("range kept", "1 is best", 0.25), Measured("steps", "0 is best", None))
+    page = render(replace(audit, splits=(replace(first, measures=measures), *others)))
+    assert "range kept" in page
+    assert "0.25" in page
+    assert "1 is best" in page
+    assert "range kept" not in render(audit)
