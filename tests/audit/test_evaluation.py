@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -28,9 +27,7 @@ class Mirror(NoObfuscation):
 
     part = 0.3
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
+    def _obfuscate(self, windows, strength, rng):
         signal = windows.signal
         signal[: round(self.part * len(windows))] *= -1
         return signal
@@ -179,9 +176,7 @@ def test_every_fold_has_its_signal_utility() -> None:
     class EveryOther(NoObfuscation):
         """Leaves the windows of two of the folds as they are, and silences the others."""
 
-        def _obfuscate(
-            self, windows: Windows, strength: Mapping[str, np.ndarray], _: np.random.Generator
-        ) -> np.ndarray:
+        def _obfuscate(self, windows, strength, _):
             return windows.signal * (windows.origin.fold % 2 if windows.origin else 0)
 
     parts = folds(people=4, windows=12)
@@ -223,9 +218,7 @@ def test_a_run_is_not_scored_on_people_it_was_trained_on() -> None:
 class Chancy(Mirror):
     """Turns as many windows upside down as chance says."""
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
+    def _obfuscate(self, windows, strength, rng):
         self.part = rng.random()
         return super()._obfuscate(windows, strength, rng)
 

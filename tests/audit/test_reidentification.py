@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -27,9 +26,7 @@ SMALL = ClassifierSettings(width=4, epochs=8, batch_size=16, learning_rate=8e-3)
 class Relabel(NoObfuscation):
     """Turns the channel that shows the gender: every woman looks like a man, and the reverse."""
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
+    def _obfuscate(self, windows, strength, rng):
         signal = windows.signal
         signal[:, 1] *= -1
         return signal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from typing import Self
 
@@ -28,9 +27,7 @@ class Masked(Noise):
         found["without floor"].floor = found["without noise"].scale = 0.0
         return found
 
-    def _obfuscate(
-        self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
-    ) -> np.ndarray:
+    def _obfuscate(self, windows, strength, rng):
         signal, spread = windows.signal, self.floor + 10 ** (-strength["snr"] / 20)
         noise = rng.normal(size=signal[:, 1].shape)
         signal[:, 1] += self.scale * np.reshape(spread, (-1, 1)) * noise

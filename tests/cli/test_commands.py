@@ -103,10 +103,6 @@ def test_no_command_shows_the_help(path, command):
     assert "--help" in outcome.out + outcome.err
 
 
-def test_version(done):
-    assert done("--version").out == f"{sensorveil.__version__}\n"
-
-
 def test_from_a_shell_without_torch():
     code = "import sys, sensorveil.cli.main; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -246,10 +246,10 @@ def test_a_private_federation_stops_at_its_budget(start, config, clients):
     config = config.with_values(values)
     server = run(start, config, clients)
     assert 0 < server.number < config.total_rounds
-    told = server.summary()["privacy"]
-    assert told["epsilon"] == [round(epsilon(config, n + 1), 4) for n in range(server.number)]
-    assert told["epsilon"][-1] <= 1.2 < epsilon(config, server.number + 1)
-    assert told["unit"].startswith("one client")
+    spent = server.summary()["privacy"]
+    assert spent["epsilon"] == [round(epsilon(config, n + 1), 4) for n in range(server.number)]
+    assert spent["epsilon"][-1] <= 1.2 < epsilon(config, server.number + 1)
+    assert spent["unit"].startswith("one client")
     again = run(start, config, clients)
     assert not torch.equal(again.state.weights, server.state.weights)  # nobody can repeat its noise
 
