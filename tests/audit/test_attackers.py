@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,7 @@ def test_registered_attackers_and_measures_take_part_in_audits() -> None:
     measures.register_measure("windows", "Number of windows.")(lambda raw, hidden: float(len(raw)))
     split = load("simulated", "subject", people=8, recordings=1, windows=6)
     method = NoObfuscation().fit(split.train, "activity", "gender")
-    quick = AuditSettings(Budget(attackers=("oracle",)), (0,), True, 0, (), 0)
+    quick = AuditSettings(replace(TINY, attackers=("oracle",)), (0,), True, 0, (), 0)
     (part,) = audit_run(method, split, quick).splits
     gender = part.attribute("gender")
     assert {one.attacker for one in gender.attacks} == {"oracle"}

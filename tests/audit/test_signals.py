@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -49,9 +48,7 @@ def test_a_rhythm_that_is_twice_as_fast() -> None:
     )
     found = signal_utility(raw, hidden, ["activity"])
     assert found.frequency_error == pytest.approx(base.mean(), abs=0.05)
-    assert found.frequency_correlation is not None
     assert found.frequency_correlation > 0.98
-    assert found.spectrum_distance is not None
     assert found.spectrum_distance > 0.9
     assert found.step_error == pytest.approx(1.0, abs=0.25)
 
@@ -59,12 +56,9 @@ def test_a_rhythm_that_is_twice_as_fast() -> None:
 def test_windows_that_changed_places_keep_no_rhythm(gait: Windows) -> None:
     order = np.random.default_rng(0).permutation(len(gait))
     found = signal_utility(gait, gait.replaced(gait.signal[order]), ["activity"])
-    assert found.frequency_correlation is not None
-    assert found.energy_correlation is not None
     assert abs(found.frequency_correlation) < 0.3
     assert abs(found.energy_correlation) < 0.3
     assert found.spectrum_distance == pytest.approx(0, abs=1e-4)
-    assert found.frequency_error is not None
     assert found.frequency_error > 0.05
 
 
@@ -95,13 +89,3 @@ def test_walking_windows(gait: Windows) -> None:
     np.testing.assert_array_equal(found, gait.labels["activity"] == 2)
     assert walking_windows(gait, ["gender"]) is None
     assert walking_windows(gait, []) is None
-
-
-def test_it_is_quick() -> None:
-    """Processor time, so that other work on the machine does not count."""
-    generator = np.random.default_rng(0)
-    labels = {"activity": generator.integers(0, 4, 1000)}
-    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, sample_rate=50.0)
-    start = time.process_time()
-    signal_utility(windows, windows, ["activity"])
-    assert time.process_time() - start < 2

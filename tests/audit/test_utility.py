@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -145,13 +144,3 @@ def test_places_keep_recordings_apart() -> None:
     assert near.sum() == 6 + 2  # each itself, and the first two, which overlap
     assert near[0, 1]
     assert [int(np.unique(stretch).searchsorted(s)) for s in stretch] == [0, 0, 1, 2, 2, 3]
-
-
-def test_information_is_quick() -> None:
-    """Processor time, so that other work on the machine does not count."""
-    generator = np.random.default_rng(0)
-    labels = {"activity": generator.integers(0, 4, 1000), "gender": generator.integers(0, 2, 1000)}
-    windows = Windows.from_signal(generator.normal(size=(1000, 6, 128)), labels, sample_rate=50.0)
-    start = time.process_time()
-    information(windows, windows, ["gender"], quick=True)
-    assert time.process_time() - start < 8

@@ -162,27 +162,6 @@ def test_a_rate_that_diverges_costs_no_other(setting, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_is_known_is_not_measured_again(setting, monkeypatch):
-    two = replace(setting, seeds=(0, 1))
-    whole = run_experiment("results", two, nothing)
-    known = {"points": whole["points"][:3], "raw": whole["raw"]}
-    measured, train = [], LocalClients.train
-
-    def noted(self, server):
-        measured.append((server.config.seed, server.config.adaptation.steps))
-        return train(self, server)
-
-    monkeypatch.setattr(LocalClients, "train", noted)
-    assert run_experiment("results", two, nothing, known) == whole
-    assert measured == [(1, 0)]  # FedBlinder's second seed alone
-    other = replace(two, baseline={"learning_rate": 0.002})
-    again = run_experiment("results", other, nothing, known)
-    assert measured[1:] == [(0, 0), (1, 0)]  # with another rate it is another point
-    rates = [one["plan"]["learning_rate"] for one in again["points"]]
-    assert rates == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "points"), [("heterogeneity", 10), ("unseen", 5)])
 def test_every_point_is_measured(setting, name, points):
     found = run_experiment(name, setting, nothing)

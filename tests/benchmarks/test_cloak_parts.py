@@ -64,7 +64,7 @@ def test_costs_of_each_preset(plan: Plan, gait: Recipe) -> None:
 
 
 @pytest.mark.slow
-def test_a_tuned_application_reads_what_an_unchanged_one_does_not(
+def test_a_tuned_application_predicts_what_an_unchanged_one_does_not(
     plan: Plan, gait: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a method that turns all windows upside down, until somebody learns from its output."""

@@ -315,34 +315,12 @@ def mobiact_folder(root: Path) -> None:
             place.write_text("\n".join([heading, *lines]) + "\n")
 
 
-def wifihar_folder(root: Path) -> None:
-    """Four people in the authors' format, two of them heavy; activities differ in their rhythm."""
-    root.mkdir()
-    generator = np.random.default_rng(0)
-    known = "timestamp_low,bfee_count,Nrx,Ntx,rssi_a,rssi_b,rssi_c,noise,agc,perm_1,perm_2,perm_3"
-    numbers = ",".join(f"csi_1_{rx}_{sc}" for rx in (1, 2, 3) for sc in range(1, 31))
-    for person in (1, 2, 3, 4):
-        for number, activity in enumerate(("A01", "A03", "A04", "A07")):
-            wave = 60 + 30 * np.sin(np.arange(400) * (0.1 + 0.2 * number)) + 3 * person
-            real = (wave[:, None] + generator.normal(size=(400, 90)) * 5).astype(int)
-            lines = [
-                f"{3125 * i},{i},3,1,40,40,34,-127,44,2,1,3,256,"
-                + ",".join(f"{value}+{value // 2}i" for value in packet)
-                for i, packet in enumerate(real)
-            ]
-            place = root / f"E1_S{person:02d}_C01_{activity}_T01.csv"
-            place.write_text("\n".join([f"{known},rate,{numbers}", *lines]) + "\n")
-    people = [f"{person},{70 + 5 * person},male" for person in (1, 2, 3, 4)]
-    (root / "people.csv").write_text("\n".join(["subject,weight,gender", *people]) + "\n")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "obscurenet-mobiact-both",
         "privdiffuser-mobiact-three-hidden",
-        "privdiffuser-wifihar-weight",
         "cloak-mobiact-two-kept",
     ],
 )
@@ -350,7 +328,7 @@ def test_recipes_run_on_official_files(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = recipe(name)
-    {"mobiact": mobiact_folder, "wifihar": wifihar_folder}[wanted.data](tmp_path / "data")
+    mobiact_folder(tmp_path / "data")
     known = {name for row in wanted.rows for name in method(row.method).Settings.names()}
     last = {name.rpartition(".")[2] for name in known}
     small = {**TINY, **GUIDED, "hidden_sizes": "64-32"}

@@ -285,7 +285,7 @@ def test_bad_table(spoil, words, refused, table):
 
 
 @pytest.mark.parametrize("names", [(), ("walks.csv",), ("walks.csv", "walks.toml")], ids=str)
-def test_good_table_is_read(names, done, table):
+def test_good_table_is_loaded(names, done, table):
     marked(*names)(table.parent)
     outcome = done("fit", "none", "--data", table, *POLICY.split(), "--json")
     # A quarter of the 12 recordings is the test, and each has 9 windows.
@@ -392,7 +392,7 @@ def test_recordings_shorter_than_a_window(refused, motionsense):
 
 
 @pytest.mark.parametrize("name", [PEOPLE, CSV])
-def test_download_with_a_byte_order_mark_is_read(name, done, motionsense):
+def test_download_with_a_byte_order_mark_is_loaded(name, done, motionsense):
     marked(name)(motionsense)
     done("data", "prepare", "motionsense", "--from", motionsense)
 
@@ -474,7 +474,7 @@ def test_bad_run(spoil, words, refused, runs, tmp_path):
     assert_says(refused("obfuscate", "run", "--out", "out.npz", *SIMULATED.split()), words)
 
 
-def test_copied_run_is_read(done, runs, tmp_path):
+def test_copied_run_is_loaded(done, runs, tmp_path):
     shutil.copytree(runs["resample"], tmp_path / "run")
     done("obfuscate", "run", "--out", "out.npz", *SIMULATED.split())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -167,8 +166,3 @@ def test_narrow_terminals_break_no_line_and_lose_no_cell(capsys, monkeypatch):
     Screen().table("", ("a", "b"), [("abcdefghijklmnopqrstuvwxyz", "0123456789" * 2)])
     shown = re.sub(r"[^a-z0-9]", "", capsys.readouterr().out)
     assert len(shown) == 2 + 26 + 20
-
-
-def test_json_is_one_line(capsys):
-    Screen(as_json=True).result({"a": [1, {"b": None}]})
-    assert json.loads(capsys.readouterr().out) == {"a": [1, {"b": None}]}

@@ -27,7 +27,6 @@ def test_fedblinder_neither_adapts_nor_balances():
 
 
 def test_fedblinder_honours_whatever_is_given():
-    """Local steps and balancing used to be reset without a word."""
     own = {"local_steps": "750", "balance": 90, "learning_rate": 0.001, "query_size": 4}
     made = FederationConfig(learning_rate=0.003).fedblinder(own)
     assert (made.local_steps, made.balance, made.learning_rate) == (750, 90, 0.001)

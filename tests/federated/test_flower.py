@@ -186,14 +186,14 @@ def test_rounds_on_ray_are_those_in_process(tmp_path, small):
     start = Blinder(**small).fit(windows, "activity", "gender")
     save_run(start, tmp_path / "start")
     values = {"epochs": 1, "rounds": 2, "client_fraction": 0.5, "balance": 0, "timeout": 300}
-    config, told = FederationConfig().with_values(values), []
+    config, heard = FederationConfig().with_values(values), []
     checkpoint = federation_checkpoint(tmp_path / "s", start, config, False)
-    with listen(lambda what, done, total: told.append((what, done, total))):
+    with listen(lambda what, done, total: heard.append((what, done, total))):
         there = simulate(tmp_path / "start", source, config, checkpoint=checkpoint)
     here = federate(start, windows, config)
     torch.testing.assert_close(there.weights(), here.weights(), rtol=1e-4, atol=1e-6)
     assert there.metrics_["federation"] == here.metrics_["federation"]
-    assert [step for step in told if step[0] == "rounds"] == [("rounds", n, 2) for n in range(3)]
+    assert [step for step in heard if step[0] == "rounds"] == [("rounds", n, 2) for n in range(3)]
 
 
 # A node's own data.
@@ -244,7 +244,7 @@ def test_one_of_several_people_must_be_named(start_run, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["client", "run", "data"])
-def test_what_a_node_must_be_told(start_run, missing):
+def test_what_a_node_must_be_given(start_run, missing):
     values = {"client": 0, "run": start_run, "data": "simulated"}
     del values[missing]
     with pytest.raises(Refusal, match=f"--node-config lacks '{missing}'"):

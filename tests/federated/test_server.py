@@ -246,10 +246,10 @@ def test_a_private_federation_stops_at_its_budget(start, config, clients):
     config = config.with_values(values)
     server = run(start, config, clients)
     assert 0 < server.number < config.total_rounds
-    told = server.summary()["privacy"]
-    assert told["epsilon"] == [round(epsilon(config, n + 1), 4) for n in range(server.number)]
-    assert told["epsilon"][-1] <= 1.2 < epsilon(config, server.number + 1)
-    assert told["unit"].startswith("one client")
+    spent = server.summary()["privacy"]
+    assert spent["epsilon"] == [round(epsilon(config, n + 1), 4) for n in range(server.number)]
+    assert spent["epsilon"][-1] <= 1.2 < epsilon(config, server.number + 1)
+    assert spent["unit"].startswith("one client")
     again = run(start, config, clients)
     assert not torch.equal(again.state.weights, server.state.weights)  # nobody can repeat its noise
 
@@ -263,11 +263,3 @@ def test_several_attributes_are_hidden_at_once(windows, config, small):
         name = f"discriminators.{number}.0.weight"
         assert not torch.equal(before[name], after[name])
     assert trained.obfuscate(windows, seed=1).shape == windows.shape
-
-
-def test_a_run_says_by_what_configuration_it_was_federated(start, windows, config):
-    plain = config.with_values({"epochs": 1, "rounds": 2}).fedblinder({"learning_rate": 0.002})
-    told = federate(start, windows, plain).made_with()["federation"]
-    assert (told["kind"], told["clients"], told["rounds"]) == ("FedBlinder", 4, 2)
-    assert (told["config"]["learning_rate"], told["config"]["local_steps"]) == (0.002, 5)
-    assert "federation" not in start.made_with()

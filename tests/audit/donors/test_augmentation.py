@@ -52,17 +52,23 @@ class Perfect(NoObfuscation):
         return self.scaling_.apply(np.broadcast_to(wanted, windows.signal.shape))
 
 
+MAKES = {
+    "none": lambda seed: NoObfuscation(seed=seed),
+    "perfect": lambda seed: Perfect(seed=seed),
+}
+
+
+def measured(names, folds, seeds=(0,), train=lambda some, seed: Nearest(some), **rest):
+    makes = {name: MAKES[name] for name in names}
+    return measure_augmentation(
+        makes, folds, "activity", "subject", train=train, seeds=seeds, **rest
+    )
+
+
 def test_the_table_against_counting():
     """With one seed and one fold the values are plain accuracies."""
     train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
-    (found,) = measure_augmentation(
-        {"perfect": lambda seed: Perfect(seed=seed)},
-        [split(train, test)],
-        "activity",
-        "subject",
-        train=lambda some, seed: Nearest(some),
-        seeds=(0,),
-    ).values()
+    found = measured(["perfect"], [split(train, test)])["perfect"]
     real = (Nearest(train).predict(test) == test.codes("activity")).mean()
     assert found.real.value == pytest.approx(real)
     assert found.gain.value == pytest.approx(found.mixed.value - found.real.value)
@@ -83,14 +89,7 @@ def test_folds_bring_their_own_people():
         split(whole.select(whole.subject != person), whole.select(whole.subject == person))
         for person in range(4)
     ]
-    (found,) = measure_augmentation(
-        {"none": lambda seed: NoObfuscation(seed=seed)},
-        folds,
-        "activity",
-        "subject",
-        train=lambda some, seed: Nearest(some),
-        seeds=(0, 1),
-    ).values()
+    found = measured(["none"], folds, seeds=(0, 1))["none"]
     assert (found.real.people, found.real.seeds) == (4, 2)
     assert found.gain.value == 0  # the same windows twice have the same means
 
@@ -112,14 +111,7 @@ def test_both_are_trained_equally_long():
         return Nearest(some)
 
     own = windows(20, 4)
-    measure_augmentation(
-        {"none": lambda seed: NoObfuscation(seed=seed)},
-        [split(own, windows(12, 5))],
-        "activity",
-        "subject",
-        train=train,
-        seeds=(0,),
-    )
+    measured(["none"], [split(own, windows(12, 5))], train=train)
     assert [len(some) for some in learnt] == [40, 40]
     for some in learnt:
         assert (some.classes["activity"], some.channels) == (("low", "high"), own.channels)
@@ -128,33 +120,19 @@ def test_both_are_trained_equally_long():
 
 def test_several_generators_share_the_classifier_of_real_windows():
     """Each has the table that it has alone; the results so far are given after each seed."""
-    train, test = windows(8, 0, spread=3.0), windows(400, 1, spread=3.0)
-    makes = {
-        "none": lambda seed: NoObfuscation(seed=seed),
-        "perfect": lambda seed: Perfect(seed=seed),
-    }
+    folds = [split(windows(8, 0, spread=3.0), windows(400, 1, spread=3.0))]
     trained, seen = [], []
 
-    def classifier(some: Windows, seed: int) -> Nearest:
+    def train(some: Windows, seed: int) -> Nearest:
         trained.append(seed)
         return Nearest(some)
 
-    def measured(some: dict) -> dict[str, Augmentation]:
-        return measure_augmentation(
-            some,
-            [split(train, test)],
-            "activity",
-            "subject",
-            train=classifier,
-            seeds=(0, 1),
-            on_result=lambda found: seen.append(
-                {name: one.real.seeds for name, one in found.items()}
-            ),
-        )
+    def on_result(found):
+        seen.append({name: one.real.seeds for name, one in found.items()})
 
-    both = measured(makes)
+    both = measured(MAKES, folds, (0, 1), train, on_result=on_result)
     assert trained == [0, 0, 0, 1, 1, 1]  # one of real windows, and one for each generator
     assert seen == [{"none": 1, "perfect": 1}, {"none": 2, "perfect": 2}]
-    for name, make in makes.items():
-        np.testing.assert_array_equal(both[name].table, measured({name: make})[name].table)
+    for name, found in both.items():
+        np.testing.assert_array_equal(found.table, measured([name], folds, (0, 1))[name].table)
     assert both["perfect"].gain.value > both["none"].gain.value == 0

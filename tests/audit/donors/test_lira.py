@@ -113,7 +113,7 @@ def test_each_model_is_the_target_once():
 
 
 def test_nobody_is_found_in_turn_where_nothing_is_remembered():
-    """Few shadows, and many repetitions: an attack that is worse than guessing is wrong as well."""
+    """Few shadows, and many repetitions: an attack that is worse than chance is wrong as well."""
     found = [
         attack.auc
         for seed in range(20)
