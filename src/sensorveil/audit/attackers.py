@@ -94,6 +94,12 @@ class Budget:
     rounds: int = 100
     attackers: tuple[str, ...] = field(default_factory=list_attackers)
 
+    def __post_init__(self) -> None:
+        if not self.attackers:
+            raise Refusal(f"no attacker is named; known: {', '.join(_ATTACKERS)}")
+        for name in self.attackers:
+            attacker_class(name)
+
     @classmethod
     def quick(cls) -> Budget:
         """For two cores: minutes instead of hours."""

@@ -243,6 +243,8 @@ class Obfuscator(ABC):
         """
         from sensorveil.audit.audit import AuditSettings, audit_run
 
+        if isinstance(split, Windows):
+            raise Refusal("an audit needs a whole split, as `sensorveil.load` gives it")
         settings = AuditSettings.for_two_cores() if quick else AuditSettings()
         return audit_run(self, split, settings, strength, self.device)
 
@@ -355,6 +357,11 @@ class Obfuscator(ABC):
             raise Refusal(f"{self.name} has learnt nothing yet; call fit first")
 
     def _check_windows(self, windows: Windows) -> None:
+        if not isinstance(windows, Windows):
+            raise Refusal(
+                f"{self.name} takes Windows, such as `.train` or `.test` of a split,"
+                f" not {type(windows).__name__}"
+            )
         if len(windows) == 0:
             raise Refusal("there are no windows")
         if modality(windows) not in self.capabilities.modalities:
