@@ -63,8 +63,8 @@ def fit(
     method: Annotated[
         str, typer.Argument(help="A method's name; 'sensorveil methods' lists them.")
     ],
-    keep: Annotated[list[str], typer.Option("--keep", help="What the application needs.")],
-    hide: Annotated[list[str], typer.Option("--hide", help="What is to be hidden.")],
+    keep: Annotated[list[str], typer.Option("--keep", help="The attributes that the application needs.")],
+    hide: Annotated[list[str], typer.Option("--hide", help="The attributes to hide.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
     data: given.Data = "watch",
     source: given.Source = None,
