@@ -74,7 +74,7 @@ def test_unknown_presets_and_settings_list_the_known() -> None:
 def test_a_split_is_not_taken_for_windows_nor_windows_for_a_split() -> None:
     split = load("simulated", people=4, recordings=1, windows=2)
     method = Noise().fit(split.train, keep="activity", hide="gender")
-    with pytest.raises(Refusal, match="noise takes Windows, such as `.train`.*not Split"):
+    with pytest.raises(Refusal, match=r"noise takes Windows, such as `\.train`.*not Split"):
         Noise().fit(split, keep="activity", hide="gender")  # type: ignore[arg-type]
     with pytest.raises(Refusal, match="noise takes Windows"):
         method.obfuscate(split)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import pytest
 import sample
 
 from sensorveil.audit.criterion import CRITERION
+from sensorveil.audit.measures import Measured
 from sensorveil.audit.results import SignalUtility, TradeOff
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_bound import Bound
@@ -117,6 +118,19 @@ def html_of(name):
 @cache
 def page_of(name):
     return Page(html_of(name))
+
+
+def test_registered_measures_are_shown() -> None:
+    audit = sample.audit()
+    measures = (
+        Measured("range kept", "Mean range; 1 is best.", 0.875),
+        Measured("steps <b>", "", None),
+    )
+    shown = replace(audit, splits=(replace(audit.main, measures=measures), *audit.splits[1:]))
+    assert "Registered measures" not in read(audit).text
+    survives = read(shown).section("What survives")
+    assert "Range kept 0.88 Mean range; 1 is best." in survives
+    assert "Steps <b> –" in survives
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -63,7 +63,9 @@ def fit(
     method: Annotated[
         str, typer.Argument(help="A method's name; 'sensorveil methods' lists them.")
     ],
-    keep: Annotated[list[str], typer.Option("--keep", help="The attributes that the application needs.")],
+    keep: Annotated[
+        list[str], typer.Option("--keep", help="The attributes that the application needs.")
+    ],
     hide: Annotated[list[str], typer.Option("--hide", help="The attributes to hide.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
     data: given.Data = "watch",
