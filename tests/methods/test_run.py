@@ -283,7 +283,7 @@ def test_the_card_says_what_people_must_know(run: Path) -> None:
         "'snr': 3.0",
         "strengths: snr, epsilon",
         f"sensorveil {__version__}",
-        "`sensorveil evaluate` measures",
+        "`sensorveil audit` attacks",
     ):
         assert text in card
     assert "training people's own windows" not in card
