@@ -237,7 +237,7 @@ class Obfuscator(ABC):
         split
             The split whose training windows this method was fitted on.
         quick
-            One seed and small attackers, for two cores.
+            One seed and small attackers, for two cores: the default, unlike the command's.
         strength
             The strengths to obfuscate with.
         """
