@@ -80,6 +80,8 @@ def test_a_split_is_not_taken_for_windows_nor_windows_for_a_split() -> None:
         method.obfuscate(split)  # type: ignore[arg-type]
     with pytest.raises(Refusal, match="an audit needs a whole split"):
         method.audit(split.test)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="noise has learnt nothing yet"):
+        Noise().audit(split)
 
 
 def test_the_hooks_see_standard_units() -> None:

@@ -243,6 +243,7 @@ class Obfuscator(ABC):
         """
         from sensorveil.audit.audit import AuditSettings, audit_run
 
+        self._check_fitted()
         if isinstance(split, Windows):
             raise Refusal("an audit needs a whole split, as `sensorveil.load` gives it")
         settings = AuditSettings.for_two_cores() if quick else AuditSettings()
