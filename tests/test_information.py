@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.information import (
-    _SKETCH,
-    _sketched,
     entropy,
     mutual_information_knn,
     mutual_information_mine,
@@ -39,22 +39,10 @@ def truth(distance: float) -> float:
     return float(np.trapezoid(parts[0] + parts[1], grid))
 
 
-def test_the_integral_itself() -> None:
-    assert truth(0) == pytest.approx(0, abs=1e-9)
-    assert truth(20) == pytest.approx(1, abs=1e-6)
-
-
-def test_entropy() -> None:
-    assert entropy(np.array([0, 0, 1, 1])) == 1.0
-    assert entropy(np.array([0, 0, 0, 1, UNKNOWN, UNKNOWN])) == pytest.approx(
-        -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25)
-    )
-
-
-@pytest.mark.parametrize("distance", [0.0, 1.0, 2.5, 8.0])
+@pytest.mark.parametrize(("distance", "dimensions"), [(0.0, 40), (1.0, 1), (2.0, 4), (8.0, 1)])
 @pytest.mark.parametrize("estimator", ["neighbours", "mine"])
-def test_two_gaussians(estimator: str, distance: float) -> None:
-    points, labels = two_classes(distance, 3000)
+def test_two_gaussians(estimator: str, distance: float, dimensions: int) -> None:
+    points, labels = two_classes(distance, 3000, dimensions=dimensions)
     if estimator == "neighbours":
         found, slack = mutual_information_knn(points, labels), 0.05
     else:  # from 600 held-out windows: their standard error alone is up to 0.03
@@ -72,12 +60,6 @@ def test_neighbours_against_scikit_learn() -> None:
     assert ours == pytest.approx(theirs, abs=0.01)  # they scale and add a little noise
 
 
-def test_several_dimensions() -> None:
-    points, labels = two_classes(2.0, 3000, dimensions=4)
-    assert mutual_information_knn(points, labels) == pytest.approx(truth(2.0), abs=0.06)
-    assert mutual_information_mine(points, labels, quick=True) == pytest.approx(truth(2.0), abs=0.1)
-
-
 def test_only_the_first_components_are_seen() -> None:
     points, labels = two_classes(6.0, 1000, dimensions=3)
     wide = points * [1.0, 100.0, 100.0]
@@ -86,38 +68,15 @@ def test_only_the_first_components_are_seen() -> None:
     assert mutual_information_knn(points, labels, components=1) > 0.9
 
 
-def test_the_codes_of_the_classes_do_not_matter() -> None:
-    generator = np.random.default_rng(5)
-    labels = generator.integers(0, 4, 600)
-    points = generator.normal(size=(600, 2)) + labels[:, None]
-    renamed = np.array([7, 2, 30, 4])[labels]
-    assert mutual_information_knn(points, renamed) == mutual_information_knn(points, labels)
-    first, second = (
-        mutual_information_mine(points, codes, quick=True) for codes in (labels, renamed)
-    )
-    assert first == pytest.approx(second, abs=0.1)
-    assert entropy(renamed) == entropy(labels)
-
-
-def test_many_dimensions_that_say_nothing() -> None:
-    generator = np.random.default_rng(6)
-    points, labels = generator.normal(size=(500, 60)), generator.integers(0, 2, 500)
-    assert abs(mutual_information_knn(points, labels)) < 0.08
-    for seed in range(2):
-        assert abs(mutual_information_mine(points, labels, seed, quick=True)) < 0.05
-
-
-def test_unknown_classes_do_not_count() -> None:
-    points, labels = two_classes(2.0, 600)
-    holes = labels.copy()
-    holes[::3] = UNKNOWN
-    known = holes != UNKNOWN
-    assert mutual_information_knn(points, holes) == mutual_information_knn(
-        points[known], labels[known]
-    )
-    assert mutual_information_mine(points, holes, quick=True) == mutual_information_mine(
-        points[known], labels[known], quick=True
-    )
+def test_neither_the_codes_of_the_classes_nor_unknown_ones_matter() -> None:
+    points, labels = two_classes(1.0, 135, dimensions=2)
+    labels[::7] = 1
+    codes = np.where(np.arange(135) % 3, np.array([4, 30])[labels], UNKNOWN)
+    known = codes != UNKNOWN
+    for measure in (mutual_information_knn, partial(mutual_information_mine, quick=True)):
+        assert measure(points, codes) == measure(points[known], labels[known])
+    share = np.bincount(labels[known])
+    assert entropy(codes) == pytest.approx(scipy.stats.entropy(share, base=2))
 
 
 def test_windows_that_overlap_are_not_neighbours() -> None:
@@ -186,12 +145,15 @@ def test_a_rhythm_is_found_whatever_its_phase() -> None:
     signal = np.sin(cadence * np.arange(128) + phase)[:, None]
     rows = window_features(signal + 0.5 * generator.normal(size=signal.shape), 8)
     assert mutual_information_knn(rows, labels) > 0.95
-    assert mutual_information_mine(rows, labels, quick=True) > 0.85
 
 
-def test_a_sketch_keeps_distances() -> None:
-    rows = np.random.default_rng(13).normal(size=(20, 3 * _SKETCH + 5))
-    small = _sketched(rows)
-    assert small.shape == (20, _SKETCH)
-    distance = [((a[:, None] - a) ** 2).sum(-1)[np.triu_indices(20, 1)] for a in (rows, small)]
-    np.testing.assert_allclose(distance[1], distance[0], rtol=0.12)
+def test_distances_between_wide_windows_are_kept() -> None:
+    wide = np.random.default_rng(13).normal(size=(20, 2, 5000)).cumsum(axis=2)
+    wide /= wide.std((0, 2), keepdims=True)
+    small = window_features(wide, 20)[:, :20]
+    apart = [
+        ((a[:, None] - a) ** 2).sum(-1)[np.triu_indices(20, 1)]
+        for a in (wide.reshape(20, -1), small)
+    ]
+    ratio = apart[1] / apart[0]
+    np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.12)

@@ -10,7 +10,6 @@ import torch
 from sensorveil.errors import Refusal
 from sensorveil.information import (
     MineNet,
-    _divided,
     corrected_loss,
     estimate_mine,
     log_mean_exp,
@@ -76,21 +75,6 @@ def test_the_gradient_is_the_corrected_one() -> None:
     torch.testing.assert_close(marginal.grad, marginal.detach().exp() / 3 / 4.2)
 
 
-def test_with_the_batch_s_own_mean_it_is_the_gradient_of_the_bound() -> None:
-    scores = torch.randn(6, generator=torch.Generator().manual_seed(2))
-    grads = []
-    for corrected in (True, False):
-        marginal = scores.clone().requires_grad_()
-        joint = torch.zeros(1)
-        average = updated_average(torch.tensor(-math.inf), marginal)
-        loss = (
-            corrected_loss(joint, marginal, average) if corrected else -lower_bound(joint, marginal)
-        )
-        (grad,) = torch.autograd.grad(loss, marginal)
-        grads.append(grad)
-    torch.testing.assert_close(*grads)
-
-
 @pytest.mark.parametrize("rho", [0.5, 0.9])
 def test_gaussians_whose_information_is_known(rho: float) -> None:
     truth = -0.5 * math.log(1 - rho**2)
@@ -116,22 +100,13 @@ def test_the_same_seed_gives_the_same_value_and_leaves_chance_alone() -> None:
     assert (before == torch.get_rng_state()).all()
 
 
-def test_groups_are_held_out_whole() -> None:
-    groups = torch.arange(200) // 7
-    parts = _divided(200, groups, torch.Generator().manual_seed(0))
-    assert sorted(torch.cat(parts).tolist()) == list(range(200))
-    found = [set(groups[part].tolist()) for part in parts]
-    assert sum(len(one) for one in found) == len(set.union(*found))
-    assert [round(len(part) / 200, 1) for part in parts] == [0.6, 0.2, 0.2]
-
-
 def test_groups_keep_copies_out() -> None:
     """Fifty points, each copied ten times: their random labels are known only to who saw a copy."""
     chance = torch.Generator().manual_seed(5)
     points = torch.randn(50, 8, generator=chance).repeat_interleave(10, 0)
     label = torch.randint(2, (50, 1), generator=chance).float().repeat_interleave(10, 0)
     groups = torch.arange(500) // 10
-    settings = {**QUICK, "patience": 12}
+    settings = {**QUICK, "rate": 5e-3, "patience": 4}
     assert estimate_mine(points, label, 0, **settings) > 0.4
     assert estimate_mine(points, label, 0, groups=groups, **settings) < 0.1
 

@@ -14,8 +14,6 @@ from sklearn.metrics import roc_auc_score
 from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.statistics import (
-    DRAWS,
-    Estimate,
     accuracy,
     auc,
     auc_over_people,
@@ -83,33 +81,18 @@ def test_the_spread_is_over_seeds() -> None:
     assert bootstrap(tables[:1], share).spread is None
 
 
-def test_the_generator_decides() -> None:
-    tables = np.random.default_rng(0).integers(1, 9, (2, 5, 2, 2))
-    first, second, other = (
-        bootstrap(tables, accuracy, np.random.default_rng(seed)) for seed in (1, 1, 2)
-    )
-    assert first == second
-    assert first.value == other.value
-    assert (first.low, first.high) != (other.low, other.high)
-
-
-def covered(people: int, seeds: int, repetitions: int = 200) -> float:
-    """How often the interval holds the truth, for people who differ and windows that are alike."""
-    generator = np.random.default_rng(0)
-    hits = 0
-    for _ in range(repetitions):
-        skill = generator.beta(8, 2, size=people)  # the truth is 0.8
-        windows = np.full(people, 200)
-        right = generator.binomial(windows, skill, size=(seeds, people))
-        tables = np.stack([right, np.broadcast_to(windows, right.shape)], axis=-1)
-        estimate = bootstrap(tables, share, generator, draws=300)
-        hits += estimate.low <= 0.8 <= estimate.high
-    return hits / repetitions
-
-
 @pytest.mark.parametrize(("people", "seeds"), [(24, 1), (40, 3)])
 def test_the_interval_covers_the_truth(people: int, seeds: int) -> None:
-    assert 0.90 <= covered(people, seeds) <= 0.99
+    """For people who differ, and windows of one person that are alike."""
+    generator = np.random.default_rng(0)
+    hits = 0
+    for _ in range(200):
+        skill = generator.beta(8, 2, size=people)  # the truth is 0.8
+        right = generator.binomial(200, skill, size=(seeds, people))
+        tables = np.stack([right, np.full_like(right, 200)], axis=-1)
+        estimate = bootstrap(tables, share, generator, draws=300)
+        hits += estimate.low <= 0.8 <= estimate.high
+    assert 0.90 <= hits / 200 <= 0.99
 
 
 def test_a_person_without_answers_does_no_harm() -> None:
@@ -124,31 +107,26 @@ def test_nobody_is_refused() -> None:
         bootstrap(np.zeros((1, 0, 2)), share)
 
 
-def test_for_people_and_for_json() -> None:
-    estimate = Estimate(0.5, 0.25, 0.625, people=24, seeds=3, spread=0.125)
-    assert str(estimate) == "50.0% (25.0 to 62.5)"
-    assert Estimate(**estimate.as_dict()) == estimate  # type: ignore[arg-type]
-    assert DRAWS >= 1000
-
-
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(pairs)
 def test_against_scikit_learn(answers: list[tuple[int, int]]) -> None:
     true, read = np.array(answers).T
     table = metrics.confusion_matrix(true, read, labels=range(4))
+    tables = np.stack([table + 1, table])  # any leading axes
     occurs = np.unique(true)
-    assert accuracy(table) == pytest.approx(metrics.accuracy_score(true, read))
-    assert privacy_loss(table) == pytest.approx(abs(metrics.accuracy_score(true, read) - 1 / 4))
+    right = metrics.accuracy_score(true, read)
+    assert accuracy(tables)[1] == pytest.approx(right)
+    assert privacy_loss(tables)[1] == pytest.approx(abs(right - 1 / 4))
     expected = metrics.f1_score(true, read, labels=occurs, average="macro", zero_division=0)
-    assert macro_f1(table) == pytest.approx(expected)
+    assert macro_f1(tables)[1] == pytest.approx(expected)
     each = metrics.f1_score(true, read, labels=range(4), average=None, zero_division=np.nan)
-    np.testing.assert_allclose(f1_by_class(table), each)
+    np.testing.assert_allclose(f1_by_class(tables)[1], each)
     recall = metrics.recall_score(true, read, labels=range(4), average=None, zero_division=np.nan)
-    np.testing.assert_allclose(recall_by_class(table), recall)
-    assert majority(table) == pytest.approx(np.bincount(true).max() / len(true))
+    np.testing.assert_allclose(recall_by_class(tables)[1], recall)
+    assert majority(tables)[1] == pytest.approx(np.bincount(true).max() / len(true))
 
 
 @settings(max_examples=50, deadline=None)
@@ -168,33 +146,6 @@ def test_tables_of_people_by_counting(answers: list[tuple[int, int, int]]) -> No
         for a in range(3):
             for b in range(3):
                 assert table[place, a, b] == answers.count((a, b, who))
-
-
-def test_any_leading_axes() -> None:
-    tables = np.random.default_rng(0).integers(1, 9, (2, 5, 3, 3))
-    for measure in (accuracy, privacy_loss, macro_f1, majority):
-        got = measure(tables)
-        assert got.shape == (2, 5)
-        for at in np.ndindex(2, 5):
-            assert got[at] == measure(tables[at])
-    for measure in (f1_by_class, recall_by_class):
-        assert measure(tables).shape == (2, 5, 3)
-        np.testing.assert_array_equal(measure(tables)[1, 2], measure(tables[1, 2]))
-
-
-def test_guessing_is_no_loss_and_certainty_is_all() -> None:
-    assert privacy_loss(np.full((4, 4), 5)) == 0
-    assert privacy_loss(np.diag([3, 3, 3, 3])) == 0.75
-    assert privacy_loss(np.array([[0, 5], [5, 0]])) == 0.5  # always wrong tells as much
-
-
-def test_measures_do_not_change_their_table() -> None:
-    table = np.array([[8, 2, 0], [1, 9, 0], [0, 0, 0]])
-    before = table.copy()
-    for measure in (accuracy, privacy_loss, macro_f1, majority, f1_by_class, recall_by_class):
-        measure(table)
-    np.testing.assert_array_equal(table, before)
-    assert macro_f1(table) == pytest.approx((16 / 19 + 18 / 21) / 2)
 
 
 def test_auc_agrees_with_scikit_learn():

@@ -29,15 +29,13 @@ def record(
     matrix: np.ndarray,
     timestamp: int = 0,
     antennas: tuple[int, ...] = (0, 1, 2),
-    agc: int = 40,
-    rssi: tuple[int, int, int] = (30, 31, 32),
 ) -> bytes:
     """One beamforming record; `matrix` is in the card's order, before sorting by antenna."""
     packed = packed_bits(matrix)
     selection = sum(antenna << (2 * place) for place, antenna in enumerate(antennas))
     content = struct.pack("<IHH", timestamp % 2**32, 0, 0)
-    content += bytes([matrix.shape[0], matrix.shape[1], *rssi])
-    content += struct.pack("<bBBHH", -92, agc, selection, len(packed), 0x0100) + packed
+    content += bytes([matrix.shape[0], matrix.shape[1], 30, 31, 32])
+    content += struct.pack("<bBBHH", -92, 40, selection, len(packed), 0x0100) + packed
     return struct.pack(">HB", len(content) + 1, 0xBB) + content
 
 
@@ -54,10 +52,12 @@ def random_csi(rng: np.random.Generator, packets: int, rx: int = 3, tx: int = 1)
     return (parts[0] + 1j * parts[1]).astype(np.complex64)
 
 
-def widar_folder(folder: Path) -> None:
-    """Widar3.0 as its authors lay it out: nine people, two gestures, twice, two receivers each."""
+def widar_folder(folder: Path, repetitions: int = 2) -> None:
+    """Widar3.0 as its authors lay it out: nine people, two gestures, two receivers each."""
     content = log(random_csi(np.random.default_rng(0), 30))
-    for user, gesture, repetition, receiver in product((5, *range(10, 18)), (1, 9), (1, 2), (1, 2)):
+    for user, gesture, repetition, receiver in product(
+        (5, *range(10, 18)), (1, 9), range(1, repetitions + 1), (1, 2)
+    ):
         name = f"user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
         place = folder / "20181130" / f"user{user}" / name
         place.parent.mkdir(parents=True, exist_ok=True)

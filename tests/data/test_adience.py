@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -86,10 +87,7 @@ def test_only_the_33_largest_albums_are_taken(tmp_path):
 def test_splits_by_album_and_by_photo(tmp_path):
     rows = [
         (fold, f"{fold}{letter}@N00", f"{fold}{letter}{image}.jpg", face, "(4, 6)", "f", 100)
-        for fold in range(5)
-        for letter in "ab"
-        for image in range(4)
-        for face in (1, 2)
+        for fold, letter, image, face in product(range(5), "ab", range(4), (1, 2))
     ]
     _write(tmp_path, rows)
     divided = load("adience", "subject", fold=2, source=tmp_path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.io import wavfile
 from scipy.signal import resample_poly
@@ -23,20 +26,21 @@ _PEOPLE = {
 }
 
 
-def _waveform(seed: int, samples: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 2000, samples).astype(np.int16)
+def _clips() -> Iterator[tuple[int, str, int, np.ndarray]]:
+    """Digit, speaker, trial and waveform."""
+    for seed, (person, digit, trial) in enumerate(product(_PEOPLE, (0, 7), (0, 1))):
+        samples = 20_000 + 1000 * list(_PEOPLE).index(person)
+        waveform = np.random.default_rng(seed).normal(0, 2000, samples)
+        yield digit, person, trial, waveform.astype(np.int16)
 
 
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
     """Three speakers, two digits, two trials, in the authors' layout."""
-    for number, person in enumerate(_PEOPLE):
+    for digit, person, trial, samples in _clips():
         folder = tmp_path / "data" / person
-        folder.mkdir(parents=True)
-        for digit in (0, 7):
-            for trial in (0, 1):
-                samples = _waveform(number * 100 + digit * 10 + trial, 20_000 + 1000 * number)
-                wavfile.write(folder / f"{digit}_{person}_{trial}.wav", 48_000, samples)
+        folder.mkdir(parents=True, exist_ok=True)
+        wavfile.write(folder / f"{digit}_{person}_{trial}.wav", 48_000, samples)
     meta = tmp_path / "data" / "audioMNIST_meta.txt"
     meta.write_text(json.dumps(_PEOPLE), "utf-8-sig")
     return tmp_path
@@ -45,49 +49,27 @@ def official(tmp_path: Path) -> Path:
 def _write_compact(official: Path, folder: Path) -> None:
     """The compact layout of the same clips, written by its own rules."""
     levels, rows = [], []
-    for number, person in enumerate(_PEOPLE):
-        for digit in (0, 7):
-            for trial in (0, 1):
-                samples = _waveform(number * 100 + digit * 10 + trial, 20_000 + 1000 * number)
-                decibels = log_mel(resample_poly(samples / 32768, 1, 3))
-                levels.append(np.rint((decibels + 90) * 2).astype(np.uint8))
-                rows.append((digit, int(person), trial, decibels.shape[1]))
-    digit, speaker, trial, frames = np.array(rows, np.uint8).T
-    np.savez(
-        folder / "logmel40_u8.npz",
-        logmel=np.concatenate(levels, axis=1),
-        digit=digit,
-        speaker=speaker,
-        trial=trial,
-        frames=frames,
-    )
-    lines = ["speaker,accent,age,gender,native speaker"]
-    lines += [
-        f"{int(n)},{p['accent']},{p['age']},{p['gender']},{p['native speaker']}"
-        for n, p in _PEOPLE.items()
-    ]
-    (folder / "subjects.csv").write_text("\n".join(lines), "utf-8")
-
-
-def test_official_layout(official):
-    raw = AudioMnist().read(official)
-    assert [item.name for item in raw.items[:3]] == ["01-0-00", "01-0-01", "01-7-00"]
-    assert len(raw.items) == 12
-    assert raw.sample_rate == 62.5
-    first = raw.items[0]
-    # 20,000 samples at 48 kHz are 6,667 at 16 kHz, so 1 + (6667 - 512) // 256 frames.
-    assert first.signal.shape == (40, 25)
-    assert first.labels["age"] == 30
-    assert {item.labels["age"] for item in raw.items if item.subject == "45"} == {None}
-    # The folder data itself may be named, too.
-    assert len(AudioMnist().read(official / "data").items) == 12
+    for digit, person, trial, samples in _clips():
+        decibels = log_mel(resample_poly(samples / 32768, 1, 3))
+        levels.append(np.rint((decibels + 90) * 2).astype(np.uint8))
+        rows.append((digit, int(person), trial, decibels.shape[1]))
+    index = zip(("digit", "speaker", "trial", "frames"), np.array(rows, np.uint8).T, strict=True)
+    np.savez(folder / "logmel40_u8.npz", logmel=np.concatenate(levels, axis=1), **dict(index))
+    people = pd.DataFrame(_PEOPLE.values(), index=[int(number) for number in _PEOPLE])
+    people.to_csv(folder / "subjects.csv", index_label="speaker")
 
 
 def test_both_layouts_give_the_same(official, tmp_path):
     compact = tmp_path / "compact"
     compact.mkdir()
     _write_compact(official, compact)
-    one, other = AudioMnist().read(official), AudioMnist().read(compact)
+    one, other = AudioMnist().read(official / "data"), AudioMnist().read(compact)
+    assert [item.name for item in one.items[:3]] == ["01-0-00", "01-0-01", "01-7-00"]
+    assert (len(one.items), one.sample_rate) == (12, 62.5)
+    # 20,000 samples at 48 kHz are 6,667 at 16 kHz, so 1 + (6667 - 512) // 256 frames.
+    assert one.items[0].signal.shape == (40, 25)
+    assert one.items[0].labels["age"] == 30
+    assert {item.labels["age"] for item in one.items if item.subject == "45"} == {None}
     assert [item.name for item in one.items] == [item.name for item in other.items]
     for left, right in zip(one.items, other.items, strict=True):
         np.testing.assert_array_equal(left.signal, right.signal)

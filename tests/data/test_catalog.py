@@ -29,17 +29,14 @@ PUBLISHED = tuple(name for name in list_datasets() if name not in (*MADE, "table
 
 
 @pytest.mark.parametrize("name", list_datasets())
-def test_names_lead_to_their_datasets(name: str) -> None:
-    made = dataset(name)
-    assert made.name == name
-    assert made.card.title in repr(made)
-    assert bool(made.defaults) == (name in MADE)
-
-
-@pytest.mark.parametrize("name", [*PUBLISHED, *MADE])
-def test_cards_are_filled_in(name: str) -> None:
+def test_names_lead_to_datasets_with_cards(name: str) -> None:
     made = dataset(name)
     card = made.card
+    assert made.name == name
+    assert card.title in repr(made)
+    assert bool(made.defaults) == (name in MADE)
+    if name == "table":
+        return
     assert card.people >= 2
     assert card.sample_rate > 0
     for text in (card.title, card.modality, card.channels, card.licence, card.citation, card.url):

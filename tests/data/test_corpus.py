@@ -144,23 +144,6 @@ def test_channels_are_picked_in_the_order_of_the_protocol() -> None:
         one(signal, protocol(channels=["w"]), channels=("x", "y", "z"))
 
 
-def test_magnitudes_by_hand() -> None:
-    signal = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 2.0], [1.0, 0.0], [2.0, 0.0], [2.0, 4.0]])
-    rules = protocol(
-        channels=[
-            {"name": "turn", "magnitude_of": ["gyro"]},
-            {"name": "push", "magnitude_of": ["gyro", "acc"]},
-            "acc.z",
-        ]
-    )
-    names = tuple(f"{vector}.{axis}" for vector in ("gyro", "acc") for axis in "xyz")
-    corpus = one(signal, rules, channels=names)
-    # |(3,0,4)|, |(1,2,2)|; |(3,0,4) + (1,2,2)| = |(4,2,6)|, |(1,2,2) + (0,0,4)| = |(1,2,6)|.
-    expected = [[5, 3], [np.sqrt(56), np.sqrt(41)], [2, 4]]
-    np.testing.assert_allclose(corpus.store, expected, rtol=1e-6)
-    assert corpus.store.dtype == np.float32
-
-
 def test_complex_forms() -> None:
     signal = np.array([[3 + 4j, -1j, 0], [5 - 12j, 1, 2j]])
     kept = one(signal, protocol(form="complex"))
@@ -199,15 +182,9 @@ def test_resampling_takes_out_what_the_new_rate_cannot_hold() -> None:
     assert np.abs(store[0, 50:-50] - 3).max() < 0.02
 
 
-def uneven(seconds: float, rate: float) -> np.ndarray:
-    """Times that jitter around an even rate and start late."""
-    count = round(rate * seconds)
-    jitter = np.random.default_rng(0).uniform(-0.3, 0.3, count)
-    return 100 + (np.arange(count) + jitter) / rate
-
-
 def test_labels_of_uneven_times_are_those_of_the_nearest_sample() -> None:
-    time = uneven(4, 40)
+    jitter = np.random.default_rng(0).uniform(-0.3, 0.3, 160)
+    time = 100 + (np.arange(160) + jitter) / 40
     label = np.where((time - 100) % 1 < 0.5, "w", "r")
     corpus = one(
         np.zeros((1, len(time))), protocol(sample_rate=50), 40, time=time, labels={"act": label}
@@ -282,22 +259,18 @@ def test_labels_are_translated_or_unknown() -> None:
 # The prepared form
 
 
-def prepared(kind: str) -> Corpus:
+@pytest.mark.parametrize("kind", ["real", "complex", "image"])
+def test_the_prepared_form_comes_back_bit_for_bit(tmp_path: Path, kind: str) -> None:
     rng = np.random.default_rng(0)
     items = []
     for number, samples in enumerate((12, 30)):
-        shape = (2, 4, samples) if kind == "image" else (2, samples)
-        signal = rng.normal(size=shape)
+        signal = rng.normal(size=(2, 4, samples) if kind == "image" else (2, samples))
         if kind == "complex":
-            signal = signal + 1j * rng.normal(size=shape)
+            signal = signal * np.exp(1j * signal)
         label = np.where(np.arange(samples) < 10, "w", "r")
         items.append(recording(f"größe {number}", samples, "ännë", signal, act=label, trial=number))
-    return apply_protocol(protocol(form="complex" if kind == "complex" else "real"), raw(*items))
-
-
-@pytest.mark.parametrize("kind", ["real", "complex", "image"])
-def test_the_prepared_form_comes_back_bit_for_bit(tmp_path: Path, kind: str) -> None:
-    corpus = prepared(kind)
+    rules = protocol(form="complex" if kind == "complex" else "real")
+    corpus = apply_protocol(rules, raw(*items))
     corpus.save(tmp_path / "prepared.safetensors", "digest")
     again = Corpus.read(tmp_path / "prepared.safetensors", "digest")
     assert again is not None

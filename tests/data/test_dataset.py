@@ -10,29 +10,16 @@ import pytest
 
 from sensorveil.data.dataset import PREPARED, Dataset
 from sensorveil.data.io import validated
-from sensorveil.data.protocol import Card, Protocol
+from sensorveil.data.protocol import Protocol, packaged_card
 from sensorveil.data.recordings import Recording, Recordings
 from sensorveil.errors import Refusal
-
-CARD = Card(
-    title="Mine",
-    modality="imu",
-    people=1,
-    hours=None,
-    sample_rate=50.0,
-    channels="x",
-    licence="MIT",
-    citation="none",
-    url="https://example.org/mine",
-    obtain="download it from https://example.org/mine",
-)
 
 
 class Mine(Dataset):
     """The level of its signal is the number in the file `value`."""
 
     name: ClassVar[str] = "mine"
-    card = CARD  # type: ignore[assignment]
+    card = packaged_card("watch").model_copy(update={"obtain": "download it"})  # type: ignore[assignment]
     version = 1
 
     def read(self, source: Path) -> Recordings:
@@ -115,11 +102,11 @@ def test_missing_and_empty_folders_say_what_to_download(home: Path, tmp_path: Pa
     with pytest.raises(Refusal) as missing:
         Mine().corpus()
     assert str(missing.value) == (
-        f"mine: nothing at {home / 'mine'}. To get it, download it from https://example.org/mine;"
+        f"mine: nothing at {home / 'mine'}. To get it, download it;"
         f" put it into {home / 'mine'} or name its place with --from"
     )
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Refusal, match=r"the folder .*empty is empty. To get it, .*https://example"):
+    with pytest.raises(Refusal, match=r"the folder .*empty is empty. To get it, download"):
         Mine().corpus(tmp_path / "empty")
     with pytest.raises(Refusal, match=r"nothing at .*nowhere"):
         Mine().prepare(tmp_path / "nowhere", tmp_path / "out.safetensors")

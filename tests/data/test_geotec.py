@@ -49,14 +49,10 @@ def official(tmp_path: Path) -> Path:
     for subject, execution, device, signal in _executions():
         folder = tmp_path / "DATA" / subject
         folder.mkdir(parents=True, exist_ok=True)
-        lines = [
-            ",".join(
-                [*(f"{value / 10_000}" for value in row), str(1657533977813 + at), _NAMES[code]]
-            )
-            for row, at, code in zip(signal.T, _times(), _activity(), strict=True)
-        ]
-        name = f"{subject}_{execution:02d}_{device}.csv"
-        (folder / name).write_text("\n".join([_HEADER, *lines]) + "\n", "utf-8")
+        table = pd.DataFrame(signal.T / 10_000, columns=_HEADER.split(",")[:6])
+        table = table.assign(timestamp=1657533977813 + _times())
+        table = table.assign(label=np.array(_NAMES)[_activity()])
+        table.to_csv(folder / f"{subject}_{execution:02d}_{device}.csv", index=False)
     (tmp_path / "DATA" / "subjects_info.csv").write_text(_PEOPLE, "utf-8-sig")
     return tmp_path
 
@@ -78,22 +74,17 @@ def _write_compact(folder: Path) -> None:
     (folder / "subjects.csv").write_text(_PEOPLE)
 
 
-def test_official_layout(official):
-    raw = GeoTec().read(official)
-    assert len(raw.items) == 12
-    item = raw.items[0]
-    assert (item.name, item.subject) == ("s01-01-smartphone", "s01")
-    np.testing.assert_allclose(item.signal, _signal(110) * 1e-4, rtol=1e-6)
-    assert item.labels["activity"][150] == "STANDING_UP"
-    assert (item.labels["weight"], item.labels["gender"]) == (83, "M")
-    assert len(GeoTec().read(official / "DATA").items) == 12
-
-
 def test_both_layouts_give_the_same(official, tmp_path):
     compact = tmp_path / "compact"
     compact.mkdir()
     _write_compact(compact)
-    one, other = GeoTec().read(official), GeoTec().read(compact)
+    one, other = GeoTec().read(official / "DATA"), GeoTec().read(compact)
+    assert len(one.items) == 12
+    item = one.items[0]
+    assert (item.name, item.subject) == ("s01-01-smartphone", "s01")
+    np.testing.assert_allclose(item.signal, _signal(110) * 1e-4, rtol=1e-6)
+    assert item.labels["activity"][150] == "STANDING_UP"
+    assert (item.labels["weight"], item.labels["gender"]) == (83, "M")
     for left, right in zip(one.items, other.items, strict=True):
         assert left.name == right.name
         np.testing.assert_allclose(left.signal, right.signal, rtol=1e-6)
@@ -143,6 +134,9 @@ def test_refuses_missing_people_and_other_names(official, tmp_path):
     people = official / "DATA" / "subjects_info.csv"
     people.write_text(_PEOPLE.replace("s02", "s09"))
     with pytest.raises(Refusal, match="s02 is not in the table"):
+        GeoTec().read(official)
+    people.write_text(_PEOPLE.replace("s02", "s01"))
+    with pytest.raises(Refusal, match="s01 appears twice"):
         GeoTec().read(official)
     archive = tmp_path / "a.zip"
     archive.write_bytes(b"PK")

@@ -10,7 +10,7 @@ import pytest
 
 from sensorveil.data.catalog import load
 from sensorveil.data.corpus import apply_protocol
-from sensorveil.data.mobiact import MobiAct, _people
+from sensorveil.data.mobiact import MobiAct
 from sensorveil.data.protocol import packaged_protocol
 from sensorveil.errors import Refusal
 
@@ -32,6 +32,8 @@ Activities of Daily Living:
 | 1  | STD   | Standing | 1      | 5min     | Standing \N{BULLET}     |
 +----+-------+----------+--------+----------+----------------+
 """
+# People of each class, as the papers count them.
+GROUPS = {"gender": [16, 20], "weight": [18, 14, 4], "age": [14, 14, 8]}
 
 
 def annotated(
@@ -50,63 +52,32 @@ def annotated(
 
 def raw(root: Path, sensor: str, times: np.ndarray, rows: np.ndarray, folder: str = "") -> Path:
     """A sensor's file in the official form; times in nanoseconds."""
-    lines = [
-        "#Acceleration force along the x y z axes (including gravity).",
-        "#timestamp(ns),x,y,z(m/s^2)",
-        "#Activity: 2 - WAL - Walking - 300s",
-        "#Gender: Male",
-        "##########################################",
-        "",
-        "@DATA",
-    ]
-    lines += [
-        f"{int(t)}, {x:.7f}, {y:.7f}, {z:.7f}" for t, (x, y, z) in zip(times, rows, strict=True)
-    ]
+    lines = ["#timestamp(ns),x,y,z(m/s^2)", "#Gender: Male", "", "@DATA"]
+    for time, row in zip(times, rows, strict=True):
+        lines.append(f"{int(time)}, " + ", ".join(f"{value:.7f}" for value in row))
     place = root / "Raw Data" / "WAL" / folder / f"WAL_{sensor}_2_1.txt"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("\n".join(lines) + "\n")
     return place
 
 
-def test_annotated_trials(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["cp1253", "utf-8", "utf-8-sig"])
+def test_annotated_trials(tmp_path: Path, encoding: str) -> None:
     annotated(tmp_path, 2, "WAL", ["WAL"] * 30, mark=b"\xef\xbb\xbf")
     annotated(tmp_path, 12, "STU", ["STD"] * 5 + ["STU"] * 20 + [""] * 5, trial=3)
-    (tmp_path / "Readme.txt").write_text(README)
+    annotated(tmp_path, 28, "JOG", ["JOG"] * 30)
+    (tmp_path / "Readme.txt").write_bytes(README.encode(encoding))
     found = MobiAct().read(tmp_path)
-    assert [item.name for item in found.items] == ["02-WAL-1", "12-STU-3"]
+    assert [item.name for item in found.items] == ["02-WAL-1", "12-STU-3", "28-JOG-1"]
     assert found.channels == ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
-    first, second = found.items
+    first, second, third = found.items
     assert first.signal[0].tolist() == list(range(30))
     assert first.signal[5].tolist() == [2.0] * 30
-    assert (first.labels["gender"], first.labels["weight"]) == ("female", 50.0)
+    facts = [[item.labels[n] for n in ("gender", "age", "weight")] for item in (first, third)]
+    assert facts == [["female", 26, 50], ["male", 23, 70]]
     assert (first.labels["task"], first.labels["trial"]) == ("WAL", 1)
     assert Counter(second.labels["activity"].tolist()) == {"STU": 20, "STD": 5, "": 5}
     assert "gender" not in second.labels  # person 12 is not in this Readme
-
-
-@pytest.mark.parametrize("encoding", ["cp1253", "utf-8", "utf-8-sig"])
-def test_readme_in_its_encodings(tmp_path: Path, encoding: str) -> None:
-    (tmp_path / "Readme.txt").write_bytes(README.encode(encoding))
-    people = _people([tmp_path / "Readme.txt"])
-    assert people == {
-        1: {"gender": "male", "age": 41, "height": 181, "weight": 91},
-        2: {"gender": "female", "age": 26, "height": 160, "weight": 50},
-        28: {"gender": "male", "age": 23, "height": 178, "weight": 70},
-    }
-
-
-def test_people_of_the_papers_give_the_papers_groups() -> None:
-    people = _people([])
-    protocol = packaged_protocol("mobiact")
-    assert {f"{number:02d}" for number in people} == set(protocol.people)
-    female = [number for number, person in people.items() if person["gender"] == "female"]
-    assert female == [3, 5, 6, 10, 11, 16, 19, 25, 26, 36, 38, 41, 46, 50, 54, 58]
-    ends = {name: rule.up_to for name, rule in protocol.attributes.items() if rule.up_to}
-    groups = {
-        name: Counter(sum(person[name] > end for end in ends[name]) for person in people.values())
-        for name in ends
-    }
-    assert groups == {"weight": {0: 18, 1: 14, 2: 4}, "age": {0: 14, 1: 14, 2: 8}}
 
 
 @pytest.mark.parametrize("folders", [("", ""), ("ACC", "GYRO"), ("ACC", "GYR")])
@@ -135,26 +106,17 @@ def test_raw_sensors_meet_on_the_accelerometers_clock(
     assert corpus.samples[0] == pytest.approx(seconds * 200, abs=1)
 
 
-@pytest.fixture(scope="module")
-def papers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("mobiact")
+def test_protocol_of_the_papers(tmp_path: Path) -> None:
+    # Stairs begin with standing; jogging ends in a fall, long enough for two windows.
+    stairs, jogging = ["STD"] * 20 + ["STU"] * 148, ["JOG"] * 168 + ["FOL"] * 140
+    trials = {"WAL": ["WAL"] * 288, "STD": ["STD"] * 288, "JOG": jogging, "STU": stairs}
     for person in packaged_protocol("mobiact").people:
-        for task, samples in (("WAL", 288), ("STD", 288), ("JOG", 308), ("STU", 168)):
-            # Stairs begin with standing; jogging ends in a fall, long enough for two windows.
-            labels = [task] * samples
-            if task == "STU":
-                labels = ["STD"] * 20 + [task] * (samples - 20)
-            if task == "JOG":
-                labels = [task] * (samples - 140) + ["FOL"] * 140
-            annotated(root, int(person), task, labels)
-    annotated(root, 1, "WAL", ["WAL"] * 288, trial=2)
-    annotated(root, 7, "WAL", ["WAL"] * 288)
-    annotated(root, 1, "SLH", ["WAL"] * 288)
-    return root
-
-
-def test_protocol_of_the_papers(papers_folder: Path) -> None:
-    split = load("mobiact", source=papers_folder)
+        for task, labels in trials.items():
+            annotated(tmp_path, int(person), task, labels)
+    annotated(tmp_path, 1, "WAL", ["WAL"] * 288, trial=2)
+    annotated(tmp_path, 7, "WAL", ["WAL"] * 288)
+    annotated(tmp_path, 1, "SLH", ["WAL"] * 288)
+    split = load("mobiact", source=tmp_path)
     windows = [split.train, split.test]
     assert split.train.shape == (6, 128)
     assert len(split.train.recordings) == 36 * 4
@@ -165,11 +127,9 @@ def test_protocol_of_the_papers(papers_folder: Path) -> None:
     for person in range(36):
         tested = int(np.sum(split.test.subject == person))
         assert abs(tested - 0.2 * 42) <= 1
-    genders = {
-        (int(person), int(gender))
-        for person, gender in zip(split.train.subject, split.train.labels["gender"], strict=True)
-    }
-    assert Counter(gender for _, gender in genders) == {0: 16, 1: 20}
+    first = np.unique(split.train.subject, return_index=True)[1]
+    groups = {name: np.bincount(split.train.labels[name][first]).tolist() for name in GROUPS}
+    assert groups == GROUPS
 
 
 def refusal(source: Path) -> str:

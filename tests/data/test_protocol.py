@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sensorveil.data.io import validated
 from sensorveil.data.protocol import ChannelRule, Protocol, packaged_card, packaged_protocol
@@ -82,21 +81,10 @@ def test_names_and_values_are_text() -> None:
         found.rule("papr")
 
 
-def shuffled(value: Any, draw: Any) -> Any:
-    """The same content with the entries of every section in another order."""
-    if isinstance(value, dict):
-        order = draw(st.permutations(list(value)))
-        return {name: shuffled(value[name], draw) for name in order}
-    return value
-
-
-@settings(max_examples=20, deadline=None)
-@given(data=st.data())
-def test_digest_does_not_depend_on_the_order_of_entries(data: st.DataObject) -> None:
-    assert protocol(shuffled(PLAIN, data.draw)).digest == "fc9ed1dba45b35cd"
-
-
 def test_digest_depends_on_values_alone() -> None:
+    for order in (False, True):
+        content = json.loads(json.dumps(PLAIN, sort_keys=order))
+        assert protocol(content).digest == "fc9ed1dba45b35cd"
     assert protocol(changed("sample_rate", 50.0)).digest == protocol().digest
     assert protocol(changed("where.trial", ["1", "2"])).digest == protocol().digest
     described = changed("attributes.age.description", "in years")

@@ -21,12 +21,6 @@ def all_windows(simulation: Simulation) -> Windows:
     return simulation.corpus().windows(protocol.window.length, protocol.window.stride)
 
 
-def units(simulation: Simulation, physical: dict[str, np.ndarray]) -> np.ndarray:
-    """Estimates in physical units, in the units of the truth: (windows, parameters)."""
-    parameters = simulation.parameters.items()
-    return np.stack([(physical[n] - base) / unit for n, (base, unit) in parameters], axis=1)
-
-
 def gait_estimates(signal: np.ndarray, rate: float = 50.0) -> dict[str, np.ndarray]:
     """Parameters read off windows alone: the best fitting two harmonics on a constant."""
     time = np.arange(signal.shape[-1]) / rate
@@ -61,7 +55,9 @@ def gait_estimates(signal: np.ndarray, rate: float = 50.0) -> dict[str, np.ndarr
 def test_signals_carry_their_values() -> None:
     simulation = Simulated(people=12, windows=4)
     windows = all_windows(simulation)
-    found = units(simulation, gait_estimates(windows.signal))
+    estimates = gait_estimates(windows.signal)
+    parameters = simulation.parameters.items()
+    found = np.stack([(estimates[n] - base) / unit for n, (base, unit) in parameters], axis=1)
     truth = simulation.truth.values[simulation.truth.rows(windows)]
     error = np.sqrt(np.mean((found - truth) ** 2, axis=0))
     # One unit is the jitter of a window: what is lost on the way must be small beside it.
@@ -133,7 +129,7 @@ def test_truth_agrees_with_the_best_accuracy() -> None:
             is_right = posterior.argmax(1) == windows.codes(name)
             scores[seed, number] = is_right.mean(), posterior.max(1).mean()
     for name, found in zip(names, np.moveaxis(scores, 1, 0), strict=True):
-        best = simulation.truth.population.best_accuracy(name, samples=50_000)
+        best = simulation.truth.population.best_accuracy(name, samples=20_000)
         error = np.hypot(found.std(0, ddof=1) / math.sqrt(12), best.error)
         assert np.all(np.abs(found.mean(0) - best.accuracy) < 4 * error), name
         assert np.all(error < 0.02)

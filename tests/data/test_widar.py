@@ -91,15 +91,9 @@ def test_broken_logs_are_named_together(tmp_path: Path) -> None:
 
 def test_windows_and_splits(tmp_path: Path) -> None:
     """Nine people, two gestures, five repetitions, two receivers; others stay out."""
-    rng = np.random.default_rng(4)
-    content = writer.log(writer.random_csi(rng, 30))
-    people = [5, *range(10, 18)]
-    for user in [*people, 9]:
-        for gesture in (1, 9):
-            for repetition in range(1, 6):
-                for receiver in (1, 2):
-                    name = f"user{user}/user{user}-{gesture}-1-1-{repetition}-r{receiver}.dat"
-                    _write(tmp_path / "20181130", name, content)
+    writer.widar_folder(tmp_path, repetitions=5)
+    other = writer.log(writer.random_csi(np.random.default_rng(4), 30))
+    _write(tmp_path, "20181130/user9/user9-1-1-1-1-r1.dat", other)
     split = load("widar", source=tmp_path)
     assert split.train.shape == (90, 512)
     assert split.train.is_complex

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import intel5300_writer as writer
@@ -85,23 +87,20 @@ def test_other_wrong_files_are_refused(tmp_path: Path) -> None:
         WifiHar().read(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def ten_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten people of the first room and one of the second; six activities, two trials."""
-    folder = tmp_path_factory.mktemp("wifihar")
+def _write(folder: Path, people: Iterable[int], codes: Iterable[str], room: int = 1) -> None:
+    """Two trials of each person and code, with 120 packets."""
     text = _csv(_packets(2, 120))
-    for person in range(1, 12):
-        for code in ("C01_A01", "C01_A02", "C01_A03", "C02_A04", "C03_A07", "C03_A09"):
-            for trial in (1, 2):
-                room = 1 if person < 11 else 2
-                (folder / f"E{room}_S{person:02d}_{code}_T{trial:02d}.csv").write_text(text)
-    return folder
+    for person, code, trial in product(people, codes, (1, 2)):
+        (folder / f"E{room}_S{person:02d}_{code}_T{trial:02d}.csv").write_text(text)
 
 
-def test_the_papers_windows_without_a_table_of_people(ten_people: Path) -> None:
-    split = load("wifihar", source=ten_people)
+def test_the_papers_windows_without_a_table_of_people(tmp_path: Path) -> None:
+    _write(tmp_path, range(1, 11), ("C01_A01", "C01_A03", "C02_A04", "C03_A07", "C03_A09"))
+    _write(tmp_path, [1], ["C01_A02"])  # neither this activity nor another room is the papers'
+    _write(tmp_path, [11], ["C01_A01"], room=2)
+    split = load("wifihar", source=tmp_path)
     both = len(split.train) + len(split.test)
-    # Ten people, five of the six codes, two trials; 120 packets give windows at 0 and at 40.
+    # Ten people, five codes, two trials; 120 packets give windows at 0 and at 40.
     assert both == 10 * 5 * 2 * 2
     assert len(split.test) == pytest.approx(0.2 * both, abs=1)
     assert split.train.shape == (90, 80)
@@ -121,23 +120,22 @@ def test_the_papers_windows_without_a_table_of_people(ten_people: Path) -> None:
     np.testing.assert_allclose(split.train.signal[0], np.abs(csi[:, starts : starts + 80]))
 
 
-def test_weights_come_from_people_csv(ten_people: Path) -> None:
+def test_weights_come_from_people_csv(tmp_path: Path) -> None:
+    _write(tmp_path, range(1, 11), ["C01_A01"])
     rows = ["\ufeffsubject,weight,gender"]
     rows += [f"S{i:02d},{74.5 + i},{'Male' if i % 2 else 'female'}" for i in range(1, 12)]
-    table = ten_people / "people.csv"
-    try:
-        table.write_text("\n".join(rows), "utf-8")
-        split = load("wifihar", "subject", source=ten_people)
-        for windows in (split.train, split.test):
-            person = np.array([int(name) for name in windows.classes["subject"]])[windows.subject]
-            np.testing.assert_array_equal(windows.codes("weight"), 74.5 + person >= 80)
-            np.testing.assert_array_equal(windows.codes("gender"), person % 2)
-        table.write_text("subject,weight,gender\n1,70,male\n", "utf-8")
-        with pytest.raises(Refusal, match=r"person 2 is not in people\.csv"):
-            load("wifihar", source=ten_people)
-        for row, reason in (("1,heavy,male", "no number"), ("one,70,male", "subject 'one'")):
-            table.write_text(f"subject,weight,gender\n{row}\n", "utf-8")
-            with pytest.raises(Refusal, match=reason):
-                load("wifihar", source=ten_people)
-    finally:
-        table.unlink()
+    table = tmp_path / "people.csv"
+    table.write_text("\n".join(rows), "utf-8")
+    split = load("wifihar", "subject", source=tmp_path)
+    for windows in (split.train, split.test):
+        person = np.array([int(name) for name in windows.classes["subject"]])[windows.subject]
+        np.testing.assert_array_equal(windows.codes("weight"), 74.5 + person >= 80)
+        np.testing.assert_array_equal(windows.codes("gender"), person % 2)
+    for row, reason in (
+        ("1,70,male", r"person 2 is not in people\.csv"),
+        ("1,heavy,male", "no number"),
+        ("one,70,male", "subject 'one'"),
+    ):
+        table.write_text(f"subject,weight,gender\n{row}\n", "utf-8")
+        with pytest.raises(Refusal, match=reason):
+            load("wifihar", source=tmp_path)

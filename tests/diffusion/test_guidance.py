@@ -34,39 +34,15 @@ def likelihood_of(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda clean: (torch.sin(clean).flatten(1) @ weights).log_softmax(1)[:, 1]
 
 
-@pytest.mark.parametrize("scale", [4.0, -0.5, torch.tensor([0.0, 1.0, 2.5, -1.0]).double()])
+@pytest.mark.parametrize("scale", [4.0, -0.5, 0.0, torch.tensor([0.0, 1.0, 2.5, -1.0]).double()])
 def test_classifier_free_is_equation_12(scale: float | torch.Tensor) -> None:
     x, condition, t = numbers(*SHAPE), numbers(4, 5, seed=3), torch.full((4,), T)
     conditional, plain = denoiser(x, t, condition), denoiser(x, t, torch.zeros(4, 5).double())
     w = scale.view(-1, 1, 1) if isinstance(scale, torch.Tensor) else scale
     found = classifier_free(denoiser, x, T, condition, scale)
     torch.testing.assert_close(found, (1 + w) * conditional - w * plain)
-
-
-def test_a_scale_of_zero_is_the_conditional_prediction_alone() -> None:
-    x, condition, t = numbers(*SHAPE), numbers(4, 5, seed=3), torch.full((4,), T)
-    for scale in (0.0, torch.zeros(4).double()):
-        found = classifier_free(denoiser, x, T, condition, scale)
-        assert torch.equal(found, denoiser(x, t, condition))
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_classifier_free_moves_the_mean_as_in_closed_form(name: str) -> None:
-    """Two Gaussians of one variance: the guided score is that of one at (1 + w) c - w m."""
-    variance, middle, scale = 0.25, -0.4, 1.5
-
-    def of_gaussians(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
-        signal, noise = SCHEDULE.at(int(t[0]))
-        mean = torch.where(condition == 0, middle, condition)
-        return noise * (x - signal * mean) / (signal**2 * variance + noise**2)
-
-    x, condition = numbers(2000, 1), torch.full((2000, 1), 0.8).double()
-    sampler = SAMPLERS[name](SCHEDULE, 100)
-    for t, t_next in sampler:
-        noise = classifier_free(of_gaussians, x, t, condition, scale)
-        x = sampler.step(x, SCHEDULE.to_clean(x, noise, t), t, t_next)
-    assert float(x.mean()) == pytest.approx((1 + scale) * 0.8 - scale * middle, abs=0.04)
-    assert float(x.std()) == pytest.approx(math.sqrt(variance), rel=0.05)
+    zero = torch.as_tensor(scale).expand(4) == 0
+    assert torch.equal(found[zero], conditional[zero])
 
 
 def differences(value: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:
@@ -125,17 +101,3 @@ def test_the_full_gradient_tilts_a_gaussian_as_in_closed_form() -> None:
         own = x[scale == one, 0]
         assert float(own.mean()) == pytest.approx(-one * slope * variance, abs=0.07)
         assert float(own.std()) == pytest.approx(math.sqrt(variance), rel=0.07)
-
-
-def test_a_tiny_scale_has_a_tiny_effect() -> None:
-    """In proportion: 1e-12 is a billionth of 1e-3."""
-    x, clean = numbers(*SHAPE), numbers(*SHAPE, seed=4)
-    moved = [
-        negative_guidance(
-            x, clean, T, SCHEDULE, lambda clean, w=w: w * likelihood_of(5)(clean)
-        )
-        - clean
-        for w in (1e-3, 1e-12)
-    ]  # fmt: skip
-    assert float(moved[0].abs().max()) > 1e-5
-    assert float(moved[1].abs().max()) < 1e-11

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sensorveil.data.catalog import load
-from sensorveil.data.windows import Origin, Scaling, Windows
+from sensorveil.data.windows import Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Capabilities, Obfuscator
 from sensorveil.methods.baselines import Noise
@@ -114,26 +114,6 @@ def test_windows_that_are_scaled_already_make_no_difference() -> None:
     assert other.scaling is None
 
 
-def test_what_is_noted_of_the_training() -> None:
-    origin = Origin("mine", "paper", 0, "abc", "train")
-    windows = replace(example_windows(), origin=origin)
-    obfuscator = Loud(seed=3)
-    assert obfuscator.fit(windows, keep="activity", hide=["gender", "weight"]) is obfuscator
-    assert (obfuscator.policy_.keep, obfuscator.policy_.hide) == (
-        ("activity",),
-        ("gender", "weight"),
-    )
-    assert (obfuscator.origin_, obfuscator.shape_, obfuscator.sample_rate_) == (
-        origin,
-        (2, 32),
-        50.0,
-    )
-    assert obfuscator.classes_["gender"] == ("0", "1")
-    assert obfuscator.metrics_["windows"] == len(windows)
-    assert obfuscator.metrics_["seconds"] >= 0
-    assert obfuscator.strength_names() == ("gain", "gender", "weight")
-
-
 def test_chance_comes_from_the_seed_or_from_nowhere_known() -> None:
     windows = example_windows()
     assert fitted(seed=3).drawn_ == fitted(seed=3).drawn_ != fitted(seed=4).drawn_
@@ -203,14 +183,12 @@ def test_fitting_again_forgets() -> None:
     np.testing.assert_array_equal(obfuscator.seen_, fitted(other).seen_)
 
 
-def test_everyday_conveniences() -> None:
+def test_a_new_preset_replaces_all_settings() -> None:
     loud = Loud("paper", seed=3, shift=1.0)
-    assert loud.get_params()["gain"] == 5.0
-    assert repr(loud) == "Loud(preset='paper', seed=3), not fitted"
     assert loud.set_params(gain=4.0).settings == LoudSettings(gain=4.0, shift=1.0)
     assert loud.set_params(preset="fast").settings == LoudSettings()
-    loud.fit(example_windows(), "activity", "gender")
-    assert repr(loud).endswith("fitted to keep activity and hide gender")
+    assert repr(loud) == "Loud(preset='fast', seed=3), not fitted"
+    assert repr(fitted()).endswith("fitted to keep activity and hide gender")
 
 
 def test_a_hidden_attribute_with_the_name_of_a_strength_is_refused() -> None:

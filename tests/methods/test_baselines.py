@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from sensorveil.data.catalog import load
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.baselines import Downsample, Noise, Resample
 from sensorveil.methods.conformance import example_windows
-from sensorveil.methods.run import load_run, save_run
+from sensorveil.methods.run import save_run
 
 # Noise.
 
@@ -40,6 +40,8 @@ def test_gaussian_noise_is_as_loud_as_it_says(kind, snr):
     decibels = 10 * np.log10(windows.signal.var(axes) / added.var(axes))
     np.testing.assert_allclose(decibels, snr, atol=0.2)
     assert (np.abs(added.mean(axes)) < 0.02 * added.std(axes) + 1e-3 * windows.signal.std()).all()
+    if kind == "complex":
+        np.testing.assert_allclose(added.real.var(axes), added.imag.var(axes), rtol=0.05)
 
 
 def test_gaussian_noise_is_gaussian_and_independent():
@@ -51,21 +53,10 @@ def test_gaussian_noise_is_gaussian_and_independent():
     assert abs(np.mean(unit[..., 1:] * unit[..., :-1])) < 0.02
 
 
-def test_complex_noise_falls_on_both_parts_alike():
-    windows = many("complex")
-    added = noise(windows, snr=3.0).obfuscate(windows, seed=1).signal - windows.signal
-    np.testing.assert_allclose(added.real.var((0, 2)), added.imag.var((0, 2)), rtol=0.05)
-
-
-def test_each_window_has_its_own_noise():
-    windows, odd = many(), np.arange(960) % 2
-    snr = np.where(odd, 20.0, -10.0)
-    added = noise(windows).obfuscate(windows, {"snr": snr}, seed=1).signal - windows.signal
-    for start, decibels in ((1, 20), (0, -10)):
-        power = windows.signal.var((0, 2)) / added[start::2].var((0, 2))
-        np.testing.assert_allclose(10 * np.log10(power), decibels, atol=0.3)
+def test_each_window_has_its_own_epsilon():
+    windows = many()
     obfuscator = noise(windows, kind="laplace", clip=10.0)
-    epsilon = np.where(odd, 1000.0, 100.0)
+    epsilon = np.where(np.arange(960) % 2, 1000.0, 100.0)
     output = obfuscator.obfuscate(windows, {"epsilon": epsilon}, seed=1).signal
     added = obfuscator.scaling_.apply(output) - obfuscator.scaling_.apply(windows.signal)
     for start, own in ((1, 1000), (0, 100)):
@@ -193,22 +184,19 @@ def by_hand(row, factor):
 
 
 @settings(max_examples=30, deadline=None)
-@given(factor=st.integers(1, 8), blocks=st.integers(2, 12), seed=st.integers(0, 99))
-def test_downsampling_against_block_means_by_hand(factor, blocks, seed):
-    signal = np.random.default_rng(seed).normal(size=(4, 2, factor * blocks))
-    got = downsampled(signal, factor=float(factor)).reshape(8, -1)
-    for window, output in zip(signal.reshape(8, -1), got, strict=True):
-        np.testing.assert_allclose(output, by_hand(window, factor), atol=1e-4)
-
-
-@pytest.mark.parametrize("cycles", [12, 16, 50])
-def test_a_sine_above_the_new_nyquist_is_attenuated_as_by_a_block_mean(cycles):
-    """128 samples by 8 leave 16 means, which hold 8 cycles; the mean of 8 is a known filter."""
-    phase = np.pi * cycles / 128
-    gain = abs(np.sin(8 * phase) / (8 * np.sin(phase)))
-    time = np.arange(128) * 2 * np.pi * cycles / 128
-    sines = np.stack([np.sin(time + shift) for shift in (0.0, 0.9)])[:, None]
-    assert np.abs(downsampled(sines, factor=8.0)).max() <= gain + 1e-4
+@given(
+    factor=st.integers(1, 8),
+    blocks=st.integers(2, 12),
+    seed=st.integers(0, 99),
+    is_complex=st.booleans(),
+)
+def test_downsampling_against_block_means_by_hand(factor, blocks, seed, is_complex):
+    real, imaginary = np.random.default_rng(seed).normal(size=(2, 4, 2, factor * blocks))
+    got = downsampled(real + 1j * imaginary if is_complex else real, factor=float(factor))
+    parts = [(real, got.real), (imaginary, got.imag)][: 1 + is_complex]
+    for before, after in parts:
+        for window, output in zip(before.reshape(8, -1), after.reshape(8, -1), strict=True):
+            np.testing.assert_allclose(output, by_hand(window, factor), atol=1e-4)
 
 
 def test_a_large_factor_leaves_the_mean():
@@ -223,22 +211,6 @@ def test_images_are_downsampled_both_ways():
         wide = np.stack([by_hand(row, 4) for row in window])
         high = np.stack([by_hand(column, 4) for column in wide.T]).T
         np.testing.assert_allclose(output, high, atol=1e-4)
-
-
-def test_complex_parts_are_downsampled_alike():
-    real, imaginary = np.random.default_rng(0).normal(size=(2, 4, 2, 32))
-    got = downsampled(real + 1j * imaginary, factor=4.0)
-    for part, output in ((real, got.real), (imaginary, got.imag)):
-        for window, row in zip(part.reshape(-1, 32), output.reshape(-1, 32), strict=True):
-            np.testing.assert_allclose(row, by_hand(window, 4), atol=1e-4)
-
-
-def test_each_window_has_its_own_factor():
-    signal = np.random.default_rng(0).normal(size=(4, 1, 32))
-    factors = np.array([1.0, 4.0, 8.0, 16.0])
-    got = downsampled(signal, {"factor": factors})
-    for window, output, factor in zip(signal[:, 0], got[:, 0], factors, strict=True):
-        np.testing.assert_allclose(output, by_hand(window, int(factor)), atol=1e-4)
 
 
 @pytest.mark.parametrize("factor", [0.5, -2.0, np.nan])
@@ -284,26 +256,16 @@ def test_the_output_is_training_windows_of_the_predicted_class(keep):
         np.testing.assert_array_equal(train.labels[name][taken], wanted)
 
 
-def test_every_donor_of_a_class_is_equally_likely():
+@pytest.mark.parametrize("gender", [0, 1])
+def test_every_donor_of_a_class_is_equally_likely_whatever_the_hidden_class(gender):
     train, counts = example_windows(), np.zeros(96)
-    obfuscator = resample(train)
+    obfuscator, some = resample(train), train.select(train.labels["gender"] == gender)
     for seed in range(40):
-        np.add.at(counts, donors(obfuscator.obfuscate(train, seed=seed).signal, train.signal), 1)
-    found = np.bincount(predicted(obfuscator, train)[:, 0], minlength=2)
+        np.add.at(counts, donors(obfuscator.obfuscate(some, seed=seed).signal, train.signal), 1)
+    found = np.bincount(predicted(obfuscator, some)[:, 0], minlength=2)
     expected = 40 * found[train.labels["activity"]] / 48
     # 96 draws like these lie within four standard deviations with near certainty.
     assert (np.abs(counts - expected) < 4 * np.sqrt(expected)).all()
-
-
-def test_the_hidden_label_plays_no_part():
-    train = example_windows()
-    obfuscator, gender = resample(train), train.labels["gender"]
-    for own in (0, 1):
-        some = train.select(gender == own)
-        taken = [
-            donors(obfuscator.obfuscate(some, seed=seed).signal, train.signal) for seed in range(20)
-        ]
-        assert gender[np.concatenate(taken)].mean() == pytest.approx(0.5, abs=0.06)
 
 
 def test_windows_of_unknown_class_are_never_given_away():
@@ -327,23 +289,3 @@ def test_a_saved_run_holds_no_test_window(tmp_path):
     for name, array in arrays.items():
         if array.size > 1000:
             assert not np.isin(test.signal, array).any(), name
-
-
-def test_a_saved_ensemble_draws_the_same_donors(tmp_path):
-    train, test = example_windows("complex"), example_windows("complex", seed=1)
-    obfuscator = resample(train, ensemble_size=2)
-    again = load_run(save_run(obfuscator, tmp_path / "run"))
-    np.testing.assert_array_equal(
-        again.obfuscate(test, seed=3).signal, obfuscator.obfuscate(test, seed=3).signal
-    )
-
-
-def test_a_model_file_that_lacks_something_is_refused(tmp_path):
-    folder = save_run(resample(example_windows()), tmp_path / "run")
-    arrays = load_file(folder / "model.safetensors")
-    for missing in ("donors.store", "donors.class", "kept_classes", "classifier.0.mean"):
-        without = {k: v for k, v in arrays.items() if k != f"method.{missing}"}
-        assert len(without) == len(arrays) - 1
-        save_file(without, folder / "model.safetensors")
-        with pytest.raises(Refusal, match=missing.rpartition(".")[2]):
-            load_run(folder)

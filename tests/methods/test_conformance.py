@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 from sensorveil.methods import conformance
 from sensorveil.methods.base import Capabilities
 from sensorveil.methods.baselines import NoObfuscation
 from sensorveil.methods.registry import list_methods, method
+from sensorveil.methods.run import load_run, save_run
+
+every_method = pytest.mark.parametrize("name", sorted(list_methods()))
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", sorted(list_methods()))
+@every_method
 def test_method_conforms(name, check):
     check(method(name), conformance.example_windows())
+
+
+def fitted(name, windows):
+    return conformance._short(method(name)).fit(windows, "activity", "gender")
+
+
+@every_method
+def test_windows_of_unknown_class_are_no_obstacle(name):
+    """Some have no known kept class, some no known hidden one, and some neither."""
+    windows = conformance.example_windows()
+    labels = {attribute: codes.copy() for attribute, codes in windows.labels.items()}
+    labels["activity"][:30], labels["gender"][20:50] = UNKNOWN, UNKNOWN
+    windows = replace(windows, labels=labels)
+    assert np.isfinite(fitted(name, windows).obfuscate(windows, seed=1).signal).all()
+
+
+@every_method
+def test_a_run_that_lacks_an_array_is_refused(name, tmp_path):
+    """At most twenty arrays of each method, left out one by one; torch can spare a counter."""
+    folder = save_run(fitted(name, conformance.example_windows()), tmp_path / "run")
+    model = folder / "model.safetensors"
+    arrays = load_file(model)
+    needed = [name for name in sorted(arrays) if "num_batches_tracked" not in name]
+    for missing in needed[:: -(-len(needed) // 20)]:
+        save_file({one: array for one, array in arrays.items() if one != missing}, model)
+        with pytest.raises(Refusal) as caught:
+            load_run(folder)
+        assert missing.rpartition(".")[2] in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@every_method
+def test_each_window_may_have_its_own_strength(name):
+    """Half of the windows come out as if all had their strength, for each that can act."""
+    windows, odd = conformance.example_windows(), np.arange(24) % 2 == 1
+    obfuscator, size = fitted(name, windows), windows.signal.std((0, 2), keepdims=True)
+    windows = windows.select(slice(0, 24))
+    for strength in obfuscator.strength_names():
+        given = (np.where(odd, 2.0, 4.0), 2.0, 4.0)
+        try:
+            mixed, weak, strong = (
+                obfuscator.obfuscate(windows, {strength: value}, seed=1).signal / size
+                for value in given
+            )
+        except Refusal:
+            assert strength in CANNOT_ACT_ALONE[name]
+            continue
+        wanted = np.where(odd[:, None, None], weak, strong)
+        assert (weak != strong).any()
+        limit = max(0.02 * np.abs(weak - strong).max(), 1e-5)
+        # Where two candidates are as likely but for rounding, the other may be chosen.
+        assert (np.abs(mixed - wanted).max((1, 2)) < limit).mean() > 0.95
+
+
+CANNOT_ACT_ALONE = {"noise": ("epsilon",), "seal": ("budget",)}
 
 
 class Leaky(NoObfuscation):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from sensorveil.methods.seal_code import (
     private_accuracy,
     random_tie_breaks,
     randomize_codes,
-    rank_among,
     rhythm_and_energy,
     runner_up_ratio,
     typical,
@@ -178,24 +176,6 @@ def test_tie_breaks_are_uniform_and_always_the_same():
     assert (random_tie_breaks(replace(windows, start=windows.start + 1)) != found).all()
     louder = windows.replaced(windows.signal * np.float32(1.001))
     assert (random_tie_breaks(louder) != found).all()
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda rng: rng.normal(size=60),
-        lambda rng: 50 + 30 * rng.standard_t(2, size=60),
-        lambda rng: np.where(rng.random(60) < 0.8, 0, 9) + rng.random(60),
-    ],
-)
-def test_bins_of_windows_in_no_order_tell_nobody_apart(draw):
-    """Calm and lively people, with few or many rhythms: all pairs of bins are as frequent."""
-    rng, pairs = np.random.default_rng(0), np.zeros((3, 3))
-    for _ in range(300):
-        past: deque[float] = deque(maxlen=600)
-        bins = (np.array([rank_among(value, past) for value in draw(rng)])[12:] * 3).astype(int)
-        np.add.at(pairs, (bins[:-1], bins[1:]), 1)
-    np.testing.assert_allclose(pairs / pairs.sum(), 1 / 9, atol=0.012)
 
 
 def test_classes_have_pasts_of_their_own():

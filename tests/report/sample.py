@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from sensorveil.audit.results import (
     CONTROL,
@@ -16,6 +17,7 @@ from sensorveil.audit.results import (
     NOT_HIDDEN,
     RAW,
     SEMI,
+    THREAT_MODELS,
     Attack,
     AttributeAudit,
     Audit,
@@ -30,6 +32,14 @@ from sensorveil.audit.results import (
     SplitAudit,
     TradeOff,
     Verdict,
+)
+from sensorveil.methods.seal_bound import Bound
+from sensorveil.report import (
+    Difference,
+    SweepPoint,
+    render,
+    render_comparison,
+    render_sweep,
 )
 from sensorveil.statistics import Estimate
 
@@ -53,25 +63,19 @@ def attack(level: str, family: str, accuracy: float, majority: float, auc: float
     )
 
 
-def session(
-    group: str, windows: int | None, gain: float, majority: float = 0.583, found: bool = False
-) -> SessionPoint:
-    return SessionPoint(
-        group=group,
-        windows=windows,
-        sessions=96 if group == "recording" else 24,
-        majority=majority,
-        threat_model=SEMI,
-        attacker="cnn",
-        accuracy=estimate(majority + gain, 0.08),
-        advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
-        significant=found,
-    )
-
-
 def curve(gains: Sequence[float], found: bool = False) -> tuple[SessionPoint, ...]:
     return tuple(
-        session(group, windows, gain, found=found and gain > 0.1)
+        SessionPoint(
+            group=group,
+            windows=windows,
+            sessions=96 if group == "recording" else 24,
+            majority=0.583,
+            threat_model=SEMI,
+            attacker="cnn",
+            accuracy=estimate(0.583 + gain, 0.08),
+            advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
+            significant=found and gain > 0.1,
+        )
         for group in ("recording", "person")
         for windows, gain in zip((1, 5, 20, 60, None), gains, strict=True)
     )
@@ -280,36 +284,62 @@ def two_hidden() -> Audit:
     return replace(whole, splits=(replace(whole.main, identity=linked), *whole.splits[1:]))
 
 
+EVIL = "\"><script>alert(1)</script>'&"
+OWN_WORDS = {HIDDEN, NOT_HIDDEN, INCONCLUSIVE, *THREAT_MODELS}
+
+
+def changed(content: Any, change: Callable[[Any], Any]) -> Any:
+    """The same audit with every text and number in it changed."""
+    if isinstance(content, dict):
+        return {changed(name, change): changed(value, change) for name, value in content.items()}
+    if isinstance(content, tuple):
+        return tuple(changed(one, change) for one in content)
+    if is_dataclass(content) and not isinstance(content, type):
+        every = {f.name: changed(getattr(content, f.name), change) for f in fields(content)}
+        return replace(content, **every)
+    return change(content)
+
+
 def hostile() -> Audit:
-    """Every name that a user may choose is an attempt to get code into the page."""
-    evil = "\"><script>alert(1)</script>'&"
-    gender = replace(
-        attribute(), attribute=evil, classes=(evil, "b"), verdict=Verdict(HIDDEN, evil)
+    """Every text that a user may choose is an attempt to get code into the page."""
+    whole = audit(bounded(), left_out={"weight": "one class only"})
+    return changed(whole, lambda x: EVIL if isinstance(x, str) and x not in OWN_WORDS else x)
+
+
+def unknown() -> Audit:
+    """Nothing that was measured is known."""
+    main = replace(part(attribute()), examples=())
+    found = replace(audit(), splits=(main,), strength={})
+    return changed(found, lambda x: math.nan if isinstance(x, float) else x)
+
+
+def bounded() -> AttributeAudit:
+    return replace(attribute(), bound=Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986))
+
+
+def comparison() -> str:
+    audits = [
+        two_hidden(),
+        audit(gender_found_out(), method="code"),
+        audit(gender_inconclusive(), method="a" * 60),  # wide on a phone
+    ]
+    return render_comparison(
+        audits, [Difference("resample", "code", "gender", -0.216, -0.25, -0.18, 0.0004)]
     )
-    gender = replace(gender, worst=replace(gender.worst, attacker=evil), role=evil)
-    gender = replace(gender, sessions=tuple(replace(p, group=evil) for p in gender.sessions))
-    whole = audit(gender)
-    main = replace(
-        whole.main,
-        split=evil,
-        left_out={evil: evil},
-        kept=(replace(kept(), attribute=evil, classes=(evil,), f1_by_class={evil: 0.5}),),
-        trade_off=(TradeOff(evil, 0.5, 0.5),),
-        examples=(replace(example(evil), channels=(evil, evil)),),
-        information=(Information(evil, evil, 1, 1, 1),),
-        linkage=tuple(replace(link, gallery=evil) for link in whole.main.linkage),
-        reidentification=(Reidentification(evil, evil, 1, 0.5, 0.1, 0.5),),
-    )
-    return replace(
-        whole,
-        method=evil,
-        summary=evil,
-        keep=(evil,),
-        hide=(evil,),
-        dataset=evil,
-        protocol=evil,
-        strength={evil: 1.0},
-        splits=(main, whole.splits[1]),
-        gaps={evil: 0.01},
-        conditions={"command": evil, evil: {evil: [evil]}},
-    )
+
+
+def sweep() -> str:
+    grid = [SweepPoint({"snr": k}, 0.9 + 0.01 * k, 0.6 + 0.05 * k) for k in (1, 4, 7)]
+    return render_sweep("code on motionsense", grid, 0.8132, TradeOff("ideal", 0.98, 0.57))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "hidden": lambda: render(audit(bounded())),
+    "not hidden": lambda: render(audit(gender_found_out())),
+    "inconclusive": lambda: render(audit(gender_inconclusive())),
+    "two": lambda: render(two_hidden()),
+    "hostile": lambda: render(hostile()),
+    "comparison": comparison,
+    "sweep": sweep,
+    "quick": lambda: render(replace(audit(), quick=True)),
+}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import sample
 
-from sensorveil.audit.results import TradeOff
-from sensorveil.report import Difference, SweepPoint, render, render_comparison, render_sweep
+from sensorveil.report import render
 
 pytestmark = pytest.mark.browser
 
@@ -23,23 +22,6 @@ QUIET = [
     "--disable-sync",
 ]
 SIZES = {"phone": (360, 800), "desktop": (1280, 900)}
-PAGES = {
-    "hidden": lambda: render(sample.audit()),
-    "not-hidden": lambda: render(sample.audit(sample.gender_found_out())),
-    "inconclusive": lambda: render(sample.audit(sample.gender_inconclusive())),
-    "two": lambda: render(sample.two_hidden()),
-    "hostile": lambda: render(sample.hostile()),
-    "comparison": lambda: render_comparison(
-        [sample.two_hidden(), sample.audit(sample.gender_found_out(), method="a" * 60)],
-        [Difference("resample", "code", "gender", -0.2, -0.25, -0.18, 0.0004)],
-    ),
-    "sweep": lambda: render_sweep(
-        "code on motionsense",
-        [SweepPoint({"keep": k}, 0.9 + 0.01 * k, 0.6 + 0.05 * k) for k in (1, 4, 7)],
-        0.81,
-        TradeOff("ideal", 0.98, 0.57),
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +35,10 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture(params=PAGES, scope="module")
+@pytest.fixture(params=sample.PAGES, scope="module")
 def address(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("pages") / f"{request.param}.html"
-    path.write_text(PAGES[request.param](), "utf-8")
+    path.write_text(sample.PAGES[request.param](), "utf-8")
     return path.as_uri()
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import sample
 
-from sensorveil.audit.results import HIDDEN, INCONCLUSIVE, NOT_HIDDEN
+from sensorveil.audit.results import HIDDEN
 from sensorveil.report import charts
 from sensorveil.report.charts import Mark
 from sensorveil.report.findings import all_attacks
@@ -82,19 +82,6 @@ def test_strip_says_in_words_what_it_shows():
         assert figure in " ".join(texts(strip()))
 
 
-def test_inconclusive_looks_like_neither_of_the_others():
-    assert "unproven attacker" in " ".join(texts(strip(INCONCLUSIVE)))
-    svgs = {status: strip(status).svg(1) for status in (HIDDEN, NOT_HIDDEN, INCONCLUSIVE)}
-    for status, svg in svgs.items():
-        assert {s for s in svgs if f"var(--{s.replace(' ', '-')})" in svg} == {status}
-
-
-@pytest.mark.parametrize("worst", [None, NOTHING])
-def test_strip_without_figures(worst):
-    assert "nan" not in strip(INCONCLUSIVE, worst, None).svg(1)
-    assert "attacker" not in " ".join(texts(strip(INCONCLUSIVE, worst, None)))
-
-
 @pytest.mark.parametrize("value", [0.0, 0.03, 0.5, 0.97, 1.0])
 def test_texts_of_a_strip_stay_inside_the_chart(value):
     chart = charts.strip(HIDDEN, value, Estimate(value, value, value, people=3), 1 - value, "a")
@@ -115,14 +102,6 @@ def test_attacks_are_named_in_the_order_of_knowledge_with_their_figures():
     assert said.count("79.2%") == 1
     assert not any("bound" in text for text in said)
     assert "bound: at most 62.0%" in texts(attacks(sample.gender_found_out(), bound=0.62))
-
-
-def test_an_unknown_figure_is_a_dash():
-    found = sample.attribute()
-    unknown = replace(found.attacks[0], accuracy=NOTHING)
-    chart = charts.attacks((unknown,), 0.5, None, "gender")
-    assert "–" in texts(chart)
-    assert "nan" not in chart.svg(1)
 
 
 def test_session_curve_marks_the_leaks_by_a_word():

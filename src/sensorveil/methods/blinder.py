@@ -346,7 +346,7 @@ class BlinderLoss:
         error = (made - batch.windows).square().mean((-2, -1))  # (2), first term
         if self.error_weights is not None:
             error = error * (batch.kept @ self.error_weights)
-        divergence = kl_divergence(mean, log_variance)  # (2), second term
+        divergence = kl_divergence(mean, log_variance).mean()  # (2), second term
         adversary = self.discriminator(discriminators, z, batch.hidden, chosen.bounded_adversary)
         penalty = chosen.beta * divergence / SCALE - chosen.gamma * adversary
         if self.classifiers:

@@ -236,7 +236,7 @@ def check_parameters(made: Method, windows: Windows) -> None:
 def check_modalities(made: Method, windows: Windows) -> None:
     """Every modality it claims works; every other is refused."""
     for modality in ("signal", "complex", "image"):
-        other = example_windows(modality)
+        other = example_windows(modality).select(slice(0, 24)).compact()
         if modality in made.capabilities.modalities:
             hidden = _fitted(made, other).obfuscate(other, seed=1)
             assert hidden.shape == other.shape, f"{modality} windows changed their shape"

@@ -38,6 +38,7 @@ class Generator(ABC):
 
     emits_donors = False
     """Whether the output consists of donors' own windows."""
+    array_names: ClassVar[tuple[str, ...]] = ()
     arrays: dict[str, np.ndarray]
     """All that was learnt."""
 
@@ -54,7 +55,8 @@ class Generator(ABC):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Self:
         """The generator whose `arrays` these are."""
-        self.arrays = dict(arrays)
+        needed = self.array_names or tuple(arrays)
+        self.arrays = {name: arrays[name] for name in needed}
         return self
 
 
@@ -70,6 +72,7 @@ class Pool(Generator):
     """
 
     emits_donors = True
+    array_names = ("store", "offset", "numbers", "length")
 
     def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
         """Keep the donors' windows, sorted by code; overlapping ones share their samples."""
@@ -113,6 +116,7 @@ class Gaussian(Generator):
     ((1000, 1, 8), np.True_, np.True_)
     """
 
+    array_names = ("mean", "basis", "roots", "shape")
     components = 64
     max_sample = 2000  # windows for the principal components
 

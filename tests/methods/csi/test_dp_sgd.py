@@ -92,16 +92,6 @@ def test_gradients_of_units_are_those_of_autograd(make, samples):
             torch.testing.assert_close(row[unit], gradient, atol=1e-9, rtol=1e-6)
 
 
-def test_only_parameters_that_require_a_gradient_are_trained():
-    network, losses = transformer()
-    network.requires_grad_(False)
-    network.embedding.requires_grad_(True)
-    before = {name: weight.clone() for name, weight in network.named_parameters()}
-    train_privately("", network, losses, training())
-    for name, weight in network.named_parameters():
-        assert torch.equal(weight, before[name]) != name.startswith("embedding"), name
-
-
 def test_noise_is_what_the_accountant_assumes():
     """C sigma / B for every number (equation 5), independent of others and of other steps."""
     clip, multiplier, expected = 0.5, 3.0, 6
@@ -184,17 +174,6 @@ def test_afterwards_the_network_is_an_ordinary_one():
     for weight in network.parameters():
         assert weight.grad is not None
         assert not hasattr(weight, "grad_sample")
-
-
-def test_secret_noise_never_repeats():
-    def trained(seed):
-        network, losses = denoiser()
-        train_privately("", network, losses, training(seed=seed))
-        return torch.cat([weight.detach().flatten() for weight in network.parameters()])
-
-    assert torch.equal(trained(1), trained(1))
-    assert not torch.equal(trained(1), trained(2))
-    assert not torch.equal(trained(None), trained(None))
 
 
 def gaussian_delta(epsilon, mu):

@@ -247,32 +247,6 @@ def test_level_and_condition_act_on_their_own_window_only():
     torch.testing.assert_close(network(other, t, condition)[1:], plain[1:])
 
 
-def test_rotating_all_phases_rotates_the_output():
-    """Without biases the network does not know where a phase begins, as no receiver does."""
-    network = with_random_weights(CsiTransformer(3, (3,), width=8, blocks=1, heads=2, patch=2))
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            signal_path = name.startswith(("enter", "leave", "skip")) or "self_attention" in name
-            if signal_path and name.endswith("bias"):
-                weight.zero_()
-        for name, weight in network.blocks.named_parameters():
-            # Only self-attention, scaled and gated: shifts and classes have phases of their own.
-            if "cross_attention.out" in name or "dense.2" in name:
-                weight.zero_()
-        for layer in (network.blocks[0].modulation.real, network.blocks[0].modulation.imaginary):
-            layer.weight[:8], layer.bias[:8] = 0, 0
-    x, t, condition = example_inputs()
-
-    def rotated(x):
-        turned = torch.view_as_complex(x.unflatten(1, (-1, 2)).movedim(2, -1).contiguous())
-        return (
-            torch.view_as_real(turned * torch.exp(torch.tensor(0.7j))).movedim(-1, 2).flatten(1, 2)
-        )
-
-    wanted = rotated(network(x, t, condition))
-    torch.testing.assert_close(network(rotated(x), t, condition), wanted, atol=1e-4, rtol=1e-4)
-
-
 def test_untrained_networks_are_the_identity_or_zero():
     assert not CsiTransformer(3, (3,), **SMALL)(*example_inputs()).any()
     windows = torch.randn(2, 6, 16)
@@ -286,11 +260,6 @@ def test_private_modules_are_attention_and_embedding():
     assert found[0] is network.embedding
     assert len(found) == 1 + 2 * 2  # two attentions in each of two blocks
     assert all(isinstance(module, ComplexAttention) for module in found[1:])
-
-
-def test_no_parameter_is_complex():
-    for network in (CsiTransformer(3, (3,), **SMALL), DenoisingModel(6, 8)):
-        assert not any(weight.is_complex() for weight in network.parameters())
 
 
 def test_classifier_losses_are_summed_cross_entropies():
