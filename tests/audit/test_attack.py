@@ -290,6 +290,19 @@ def test_a_leak_that_shows_over_many_windows_only_is_found_by_sessions():
     assert "adding up" in found.verdict.reason
 
 
+@pytest.mark.parametrize("small", [0, 1])
+def test_a_threat_model_that_a_fold_is_too_small_for_is_left_out(people: Split, small: int) -> None:
+    """Insiders need 300 windows in each half: one fold has them, the other one has not."""
+    splits = [replace(people, test=thinned(people.test, count, 0)) for count in (1500, 200)]
+    method = NoObfuscation().fit(people.train, "activity", "gender")
+    budget = Budget(windows=400, kernels=10, attackers=(CONVOLUTIONS,))
+    folds = [Fold(method, split, method) for split in (splits[::-1] if small == 0 else splits)]
+    outputs = {(n, 0): obfuscate_fold(fold, None, 0, budget) for n, fold in enumerate(folds)}
+    (found,) = run_attacks(folds, outputs, ["gender"], [0], budget)
+    assert found.windows == 1700
+    assert {one.threat_model for one in found.attacks} == {RAW, IGNORANT, LAZY, SEMI}
+
+
 def test_the_prior_of_each_kept_class():
     """Shares of a hidden class within each kept class, by hand."""
     labels = {"activity": [0, 0, 0, 1, 1, -1], "gender": [0, 0, 1, 1, 1, 0]}

@@ -118,6 +118,12 @@ def test_names_are_taken_once_and_unknown_ones_are_refused() -> None:
         register_attacker(NETWORK)(type("Other", (Attacker,), {}))
     with pytest.raises(Refusal, match="attacker 'netwrk' is unknown; known: boosted trees"):
         attacker_class("netwrk")
+    with pytest.raises(Refusal, match="attacker 'netwrk' is unknown"):
+        Budget(attackers=("netwrk",))
+    with pytest.raises(Refusal, match="no attacker is named"):
+        Budget(attackers=())
+    with pytest.raises(Refusal, match="at least one seed"):
+        AuditSettings(seeds=())
     measures.register_measure("size", "")(lambda raw, hidden: 1.0)
     with pytest.raises(Refusal, match="a measure is named 'size' already"):
         measures.register_measure("size", "")(len)  # type: ignore[arg-type]

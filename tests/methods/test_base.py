@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sensorveil.data.catalog import load
 from sensorveil.data.windows import Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.baselines import Noise
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.registry import method, register_method
 from sensorveil.methods.settings import Settings
@@ -67,6 +69,19 @@ def test_unknown_presets_and_settings_list_the_known() -> None:
         Loud("papr")
     with pytest.raises(Refusal, match="setting of loud 'gian' is unknown; known: gain, shift"):
         Loud(gian=1.0)
+
+
+def test_a_split_is_not_taken_for_windows_nor_windows_for_a_split() -> None:
+    split = load("simulated", people=4, recordings=1, windows=2)
+    method = Noise().fit(split.train, keep="activity", hide="gender")
+    with pytest.raises(Refusal, match=r"noise takes Windows, such as `\.train`.*not Split"):
+        Noise().fit(split, keep="activity", hide="gender")  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="noise takes Windows"):
+        method.obfuscate(split)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="an audit needs a whole split"):
+        method.audit(split.test)  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="noise has learnt nothing yet"):
+        Noise().audit(split)
 
 
 def test_the_hooks_see_standard_units() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,8 @@ from sensorveil.statistics import (
 _NEVER = 50.0
 """The log prior of a class that does not occur in training: scores minus it are never largest."""
 
-Found = dict[tuple[str, str, str], list[list[np.ndarray]]]
-"""Scores (2, n, classes) by attribute, threat model and attacker, for each seed and fold."""
+Found = dict[tuple[str, str, str], list[dict[int, np.ndarray]]]
+"""By attribute, threat model and attacker: for each seed, scores (2, n, classes) by fold."""
 
 
 def run_attacks(
@@ -46,6 +46,9 @@ def run_attacks(
     device: str = "cpu",
 ) -> tuple[AttributeAudit, ...]:
     """Attack every attribute under every threat model; folds are pooled, seeds averaged.
+
+    A threat model that cannot be built for every fold is left out: the windows of the others would
+    have no prediction.
 
     Parameters
     ----------
@@ -68,19 +71,35 @@ def run_attacks(
     work = [(fold, seed) for seed in seeds for fold in range(len(folds))]
     for number, seed in track(work, "attackers: folds and seeds"):
         fold, output = folds[number], outputs[number, seed]
-        controls = [control_dataset(output, name, largest[name], seed) for name in attributes]
-        datasets = [*attack_datasets(fold, output, budget, seed), *controls]
-        jobs = [(dataset, attacker) for dataset in datasets for attacker in budget.attackers]
-        for dataset, attacker in track(jobs, "attackers: threat models"):
-            predicted = attack(dataset, attacker, attributes, budget, seed, device)
-            for (name, threat_model), log_proba in predicted.items():
-                key = (name, threat_model, attacker)
-                per_seed = found.setdefault(key, [[] for _ in seeds])[seeds.index(seed)]
-                while len(per_seed) <= number:
+        for dataset in _datasets(fold, output, attributes, largest, budget, seed):
+            for attacker in track(budget.attackers, "attackers"):
+                predicted = attack(dataset, attacker, attributes, budget, seed, device)
+                for (name, threat_model), log_proba in predicted.items():
+                    key = (name, threat_model, attacker)
+                    by_fold = found.setdefault(key, [{} for _ in seeds])[seeds.index(seed)]
                     shape = (2, len(fold.split.test), log_proba.shape[1])
-                    per_seed.append(np.zeros(shape))
-                _file_scores(per_seed[number], fold, output, dataset, name, log_proba)
-    return tuple(_summarize(folds, name, found) for name in attributes)
+                    scores = by_fold.setdefault(number, np.zeros(shape))
+                    _file_scores(scores, fold, output, dataset, name, log_proba)
+    pooled = {
+        key: per_seed
+        for key, per_seed in found.items()
+        if all(len(by_fold) == len(folds) for by_fold in per_seed)
+    }
+    return tuple(_summarize(folds, name, pooled) for name in attributes)
+
+
+def _datasets(
+    fold: Fold,
+    output: Output,
+    attributes: Sequence[str],
+    largest_shares: Mapping[str, float],
+    budget: Budget,
+    seed: int,
+) -> Iterator[AttackDataset]:
+    """Those of all threat models, then the controls one at a time, since each copies the output."""
+    yield from attack_datasets(fold, output, budget, seed)
+    for name in attributes:
+        yield control_dataset(output, name, largest_shares[name], seed)
 
 
 def attack(
@@ -208,7 +227,13 @@ def _summarize(folds: Sequence[Fold], name: str, found: Found) -> AttributeAudit
         Predictions(
             threat_model,
             attacker,
-            *np.stack([np.concatenate(parts, axis=1) for parts in per_seed], axis=1),
+            *np.stack(
+                [
+                    np.concatenate([by_fold[number] for number in range(len(folds))], axis=1)
+                    for by_fold in per_seed
+                ],
+                axis=1,
+            ),
         )
         for (attribute, threat_model, attacker), per_seed in found.items()
         if attribute == name

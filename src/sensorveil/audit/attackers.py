@@ -94,6 +94,12 @@ class Budget:
     rounds: int = 100
     attackers: tuple[str, ...] = field(default_factory=list_attackers)
 
+    def __post_init__(self) -> None:
+        if not self.attackers:
+            raise Refusal(f"no attacker is named; known: {', '.join(_ATTACKERS)}")
+        for name in self.attackers:
+            attacker_class(name)
+
     @classmethod
     def quick(cls) -> Budget:
         """For two cores: minutes instead of hours."""
@@ -214,7 +220,9 @@ class RandomConvolutionAttacker(EstimatorAttacker):
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3, max_iter=300))
+        strength = 0.02 if num_classes == 2 else 0.01  # two classes have one weight vector, not two
+        regression = LogisticRegression(C=strength, tol=1e-3, max_iter=300)
+        return make_pipeline(StandardScaler(), regression)
 
 
 @register_attacker(TREES)

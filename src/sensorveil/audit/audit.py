@@ -86,6 +86,10 @@ class AuditSettings:
     plain: tuple[str, ...] = PLAIN
     examples: int = 3
 
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise Refusal("an audit needs at least one seed")
+
     @classmethod
     def for_two_cores(cls) -> AuditSettings:
         """One seed, small attackers, fewer plain methods to compare with."""
@@ -229,7 +233,9 @@ def audit_split(
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
         condition_probes=tuple(
             probe
-            for probe in first.obfuscator.condition_probe(first.split.train)
+            for probe in first.obfuscator.condition_probe(
+                first.split.training_windows(first.obfuscator.origin_)
+            )
             if probe.attribute not in policy.keep
         ),
         trade_off=_trade_off(first, output, settings, strength, device),

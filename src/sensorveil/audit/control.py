@@ -46,9 +46,10 @@ _PITCHES = np.linspace(0.08, 0.42, 8)  # cycles per sample
 def plant_identity(
     windows: Windows, share: float, rng: np.random.Generator
 ) -> tuple[Windows, np.ndarray]:
-    """Adds a chord to a random share of the recordings: half of eight tones, each person's own.
+    """Add a chord to a random share of the recordings: half of eight tones, each person's own.
 
-    The eight pitches are the same for all people, so that a linker can learn them on some people. Returns the windows, and which of them are marked.
+    The eight pitches are the same for all people, so that a linker can learn them on some people.
+    Returns the windows, and which of them are marked.
     """
     recordings = np.unique(windows.recording)
     marked = np.isin(windows.recording, recordings[rng.random(len(recordings)) < share])

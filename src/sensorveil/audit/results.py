@@ -94,7 +94,8 @@ class SessionPoint:
     """The worst attacker when it adds up several windows of one recording, or of one person.
 
     `windows` is their number, or None for all windows of the group. `significant` says whether the
-    advantage is above zero beyond its interval, corrected for the number of points.
+    advantage is above `MAX_ADVANTAGE` and above nearly all exchanges of classes between people,
+    corrected for the number of points.
     """
 
     group: str
@@ -329,7 +330,7 @@ class Audit:
     """A whole audit: one run's method and policy, on one or more splits.
 
     `gaps` has, for each hidden attribute, the worst accuracy on the second split minus that on the
-    first. `run` is what the run was trained with: preset, settings, seed, plan of a federation.
+    first. `run` is what the run was trained with: preset, settings, seed, configuration of a federation.
     """
 
     method: str

@@ -101,12 +101,11 @@ def register_threat_model(name: str, summary: str = "") -> Callable[[Builder], B
     name
         The name in results.
     summary
-        One sentence for the page.
+        One sentence for the page; those of the package have one already.
     """
 
     def register(build: Builder) -> Builder:
-        if summary:
-            THREAT_MODELS.setdefault(name, summary)
+        THREAT_MODELS.setdefault(name, summary)
         _REGISTERED[name] = ThreatModel(name, THREAT_MODELS[name], build)
         return build
 

@@ -28,14 +28,19 @@ Source = Annotated[
 ]
 Protocol = Annotated[
     str | None,
-    typer.Option("--split", help="The split: paper, recording or subject. Default: its own."),
+    typer.Option(
+        "--split",
+        help="The split: paper, recording or subject. Default: that of the dataset or the run.",
+    ),
 ]
 Fold = Annotated[int, Rare("--fold", help="Which fold of people is the test.")]
 Options = Annotated[
     list[str] | None,
     Rare("--option", help="Option of simulated data, as name=value; may be repeated."),
 ]
-Preset = Annotated[str, typer.Option("--preset", help="paper or fast.")]
+Preset = Annotated[
+    str, typer.Option("--preset", help="A preset of the method, such as paper or fast.")
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")
 ]
@@ -43,11 +48,14 @@ Strength = Annotated[
     list[str] | None,
     typer.Option("--strength", help="Strengths, as guidance_scale=4,gender=0.3."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw in training.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 NoiseSeed = Annotated[
-    int | None, typer.Option("--seed", help="Only to repeat a result: it makes noise known.")
+    int | None,
+    typer.Option("--seed", help="To repeat a result; anybody who knows it can remove the noise."),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Small attackers, for two cores.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Small classifiers and attackers, for two cores.")
+]
 Device = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 Quiet = Annotated[bool, Rare("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, Rare("--json", help="Print the result as JSON.")]

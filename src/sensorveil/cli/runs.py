@@ -63,8 +63,10 @@ def fit(
     method: Annotated[
         str, typer.Argument(help="A method's name; 'sensorveil methods' lists them.")
     ],
-    keep: Annotated[list[str], typer.Option("--keep", help="What the application needs.")],
-    hide: Annotated[list[str], typer.Option("--hide", help="What is to be hidden.")],
+    keep: Annotated[
+        list[str], typer.Option("--keep", help="The attributes that the application needs.")
+    ],
+    hide: Annotated[list[str], typer.Option("--hide", help="The attributes to hide.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to write.")],
     data: given.Data = "watch",
     source: given.Source = None,
@@ -303,7 +305,7 @@ def split_of(
     data: str,
     source: Path | None,
     option: list[str] | None,
-    protocol: str | None = None,
+    named: str | None = None,
     fold: int | None = None,
 ) -> Split:
     """The data that was asked for, by default that of the run, divided as the run's was."""
@@ -312,9 +314,9 @@ def split_of(
     origin, name = obfuscator.origin_, data or _origin_data(obfuscator, run)
     is_own = origin is not None and (name == origin.dataset or name.endswith(".toml"))
     if origin and is_own:
-        protocol = protocol or origin.split
+        named = named or origin.split
         fold = origin.fold if fold is None else fold
-    split = sensorveil.load(name, protocol, fold or 0, source, **given.data_options(option, name))
+    split = sensorveil.load(name, named, fold or 0, source, **given.data_options(option, name))
     there = split.train.origin
     if origin and is_own and there and there.protocol != origin.protocol:
         raise Refusal(

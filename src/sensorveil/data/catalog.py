@@ -110,7 +110,7 @@ def available(name: str) -> bool:
 
 def load(
     name: str = "watch",
-    protocol: str | None = None,
+    split: str | None = None,
     fold: int = 0,
     source: Path | str | None = None,
     **options: Any,
@@ -121,9 +121,9 @@ def load(
     ----------
     name : str, default "watch"
         A dataset's name, or the path of the .toml of your own table.
-    protocol : str, optional
-        The split: paper, recording or subject (people never seen, with folds); default: that of
-        the dataset's protocol.
+    split : str, optional
+        paper, recording or subject (people never seen, with folds); default: that of the
+        dataset's protocol.
     fold : int, default 0
         Which fold of people is the test.
     source : path, optional
@@ -142,7 +142,7 @@ def load(
     ((6, 128), ('left', 'right'))
     """
     windows, corpus, rules = load_whole(name, source, **options)
-    return split_windows(windows, corpus, rules, protocol, fold)
+    return split_windows(windows, corpus, rules, split, fold)
 
 
 def load_whole(
@@ -158,7 +158,7 @@ def load_whole(
     return corpus.windows(rules.window.length, rules.window.stride, required), corpus, rules
 
 
-def folds(name: str, protocol: str, source: Path | str | None = None, **options: Any) -> int:
+def folds(name: str, split: str, source: Path | str | None = None, **options: Any) -> int:
     """How many folds a split has: those of people, else one.
 
     Examples
@@ -170,7 +170,7 @@ def folds(name: str, protocol: str, source: Path | str | None = None, **options:
         rules = load_whole(name, source, **options)[2]
     else:
         rules = dataset(name, **options).protocol()
-    rule = rules.rule(protocol)[1]
+    rule = rules.rule(split)[1]
     return rule.folds if rule.by == "subject" else 1
 
 

@@ -259,7 +259,7 @@ class Protocol(Section):
         """The name and rule of a split; the default one where none is named."""
         name = split or self.default_split
         if name not in self.splits:
-            raise refuse_unknown(f"protocol for {self.dataset}", name, list(self.splits))
+            raise refuse_unknown(f"split of {self.dataset}", name, list(self.splits))
         return name, self.splits[name]
 
     @field_validator("channels", mode="before")

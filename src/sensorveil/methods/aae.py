@@ -223,7 +223,6 @@ class AAE(Obfuscator):
     name = "aae"
     summary = "an autoencoder trained against frozen classifiers"
     capabilities = Capabilities(random=False, modalities=("signal",))
-    real_hooks = True
     Settings = AAESettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {

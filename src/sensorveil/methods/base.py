@@ -88,8 +88,6 @@ class Obfuscator(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {}}
     adjustable: ClassVar[tuple[str, ...]] = ()
     """Settings that can be changed without training again (`with_settings`)."""
-    real_hooks: ClassVar[bool] = False
-    """Whether hooks see complex windows as real ones."""
     checkpoint: Checkpoint | None = None
     """Where `_fit` may keep the state of its trainings."""
 
@@ -145,7 +143,7 @@ class Obfuscator(ABC):
         given = self._strength_arrays(strength or {}, len(windows))
         rng = np.random.default_rng(_fresh() if seed is None else seed)
         signal = self._obfuscate(self._standard(windows), given, rng)
-        if self.real_hooks and self.complex_:
+        if self.complex_:
             signal = to_complex(signal)
         with np.errstate(over="ignore"):
             hidden = windows.replaced(self.scaling_.undo(signal))
@@ -237,12 +235,15 @@ class Obfuscator(ABC):
         split
             The split whose training windows this method was fitted on.
         quick
-            One seed and small attackers, for two cores.
+            One seed and small attackers, for two cores: the default, unlike the command's.
         strength
             The strengths to obfuscate with.
         """
         from sensorveil.audit.audit import AuditSettings, audit_run
 
+        self._check_fitted()
+        if isinstance(split, Windows):
+            raise Refusal("an audit needs a whole split, as `sensorveil.load` gives it")
         settings = AuditSettings.for_two_cores() if quick else AuditSettings()
         return audit_run(self, split, settings, strength, self.device)
 
@@ -318,7 +319,7 @@ class Obfuscator(ABC):
     @property
     def hook_shape(self) -> tuple[int, ...]:
         """The shape of one window as hooks see it: a complex channel is two real ones."""
-        pairs = 2 if self.real_hooks and self.complex_ else 1
+        pairs = 2 if self.complex_ else 1
         return (self.shape_[0] * pairs, *self.shape_[1:])
 
     def _make_scaling(self, windows: Windows) -> Scaling:
@@ -327,9 +328,7 @@ class Obfuscator(ABC):
 
     def _standard(self, windows: Windows) -> Windows:
         """Windows as hooks see them."""
-        if self.real_hooks:
-            return windows.standardized(self.scaling_)
-        return windows.scaled(self.scaling_)
+        return windows.standardized(self.scaling_)
 
     def _add_hidden(self, windows: Windows, attribute: str) -> None:
         """Learns to hide one attribute more, in a copy that shares all else with the old one."""
@@ -355,6 +354,11 @@ class Obfuscator(ABC):
             raise Refusal(f"{self.name} has learnt nothing yet; call fit first")
 
     def _check_windows(self, windows: Windows) -> None:
+        if not isinstance(windows, Windows):
+            raise Refusal(
+                f"{self.name} takes Windows, such as `.train` or `.test` of a split,"
+                f" not {type(windows).__name__}"
+            )
         if len(windows) == 0:
             raise Refusal("there are no windows")
         if modality(windows) not in self.capabilities.modalities:

@@ -35,7 +35,6 @@ class NoObfuscation(Obfuscator):
     name = "none"
     summary = "the data as it is"
     capabilities = Capabilities(random=False)
-    real_hooks = True
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         pass
@@ -95,7 +94,6 @@ class Noise(Obfuscator):
             "epsilon": "local epsilon of one whole window (Laplace); lower hides more",
         },
     )
-    real_hooks = True
     Settings = NoiseSettings
     settings: NoiseSettings
 
@@ -156,7 +154,6 @@ class Downsample(Obfuscator):
         random=False,
         strengths={"factor": "samples that become one mean, at least 1; higher hides more"},
     )
-    real_hooks = True
     Settings = DownsampleSettings
     settings: DownsampleSettings
 
@@ -222,7 +219,6 @@ class Resample(Obfuscator):
     name = "resample"
     summary = "a random training window of the predicted class"
     capabilities = Capabilities(emits_donors=True)
-    real_hooks = True
     Settings = ResampleSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},

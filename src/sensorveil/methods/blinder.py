@@ -475,7 +475,6 @@ class Blinder(Obfuscator):
     name = "blinder"
     summary = "a conditional VAE for all kept classes, with discriminators"
     capabilities = Capabilities()
-    real_hooks = True
     Settings = BlinderSettings
     presets = PRESETS
     settings: BlinderSettings

@@ -112,7 +112,6 @@ class ClassDiffusion(Obfuscator):
     )
     Settings = ClassDiffusionSettings
     adjustable: ClassVar[tuple[str, ...]] = ("guidance_scale", "num_candidates", "sampling_steps")
-    real_hooks = True
     settings: ClassDiffusionSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:

@@ -251,7 +251,6 @@ class Mass(Obfuscator):
     name = "mass"
     summary = "a transform with a limit on what each attribute leaks"
     capabilities = Capabilities(modalities=("signal",))
-    real_hooks = True
     Settings = MassSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {

@@ -79,7 +79,6 @@ class NegativelyGuided(Obfuscator):
         strength_per_hidden=True,
         new_hide_without_generator=True,
     )
-    real_hooks = True
     adjustable: ClassVar[tuple[str, ...]] = (
         "guidance.guidance_scale",
         "guidance.negative_scale",

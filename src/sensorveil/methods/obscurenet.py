@@ -373,7 +373,6 @@ class ObscureNet(Obfuscator):
     name = "obscurenet"
     summary = "a conditional VAE per kept class, with discriminators"
     capabilities = Capabilities()
-    real_hooks = True
     Settings: ClassVar[type[AutoencoderSettings]] = ObscureNetSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {**PRESETS["fast"], "discriminator_sizes": (64, 64, 64), "discriminator_steps": 5},
@@ -651,7 +650,6 @@ class ObscureNetPipeline(Obfuscator):
     name = "obscurenet-pipeline"
     summary = "an ObscureNet per hidden attribute, one after the other"
     capabilities = Capabilities()
-    real_hooks = True
     Settings = ObscureNetSettings
     presets = ObscureNet.presets
     adjustable = ObscureNet.adjustable

@@ -99,7 +99,7 @@ def run_card(obfuscator: Obfuscator) -> str:
             " and this folder holds those windows."
         )
     beware.append(
-        "No attacker was asked by this file; `sensorveil evaluate` measures what is left."
+        "This file says nothing of attackers: `sensorveil audit` attacks the output of the run."
     )
     lines = [
         f"# {obfuscator.name}: {obfuscator.summary}",

@@ -5,7 +5,7 @@ tells no more about any attribute than the code, and what the code tells can be 
 held out of training. With randomised response on the code there is local differential privacy.
 
 There is no paper. The code is in `seal_code`, the search for its size in `seal_search`, the
-generators of windows in X
+generators of windows in `seal_generators`, the counted bound in `seal_bound`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,6 @@ class Seal(Obfuscator):
             "classifier": {"width": 64, "epochs": 20, "batch_size": 512, "learning_rate": 3e-3},
         },
     }
-    real_hooks = True
     settings: SealSettings
 
     # Training.

@@ -31,8 +31,6 @@ _CLASSIFIER_SEED = 1000
 class ClassGenerator(Obfuscator):
     """A generator conditioned on the kept classes; a subclass trains it and samples from it."""
 
-    real_hooks = True
-
     def generate(
         self,
         classes: Mapping[str, str],
