@@ -50,8 +50,6 @@ class Capabilities:
     looks_back: bool = False
     """Whether the output depends on earlier windows of the recording."""
     modalities: tuple[str, ...] = ("signal", "complex", "image")
-    streams: bool = True
-    exports: bool = False
 
 
 @dataclass(frozen=True)
