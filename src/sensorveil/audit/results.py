@@ -17,7 +17,7 @@ from sensorveil.methods.base import ConditionProbe
 from sensorveil.methods.seal_bound import Bound
 from sensorveil.statistics import Estimate
 
-FORMAT = 2
+FORMAT = 3
 FILE = "audit.json"
 
 RAW, IGNORANT, LAZY, SEMI, INSIDER, FULL, CONTROL = (
@@ -45,6 +45,13 @@ MAX_ADVANTAGE = 0.02
 """The advantage over the majority baseline that the criterion lets pass."""
 MAX_AUC = 0.55
 """The area under the ROC curve that the criterion lets pass."""
+ALPHA = 0.005
+"""A leak is found if the best of all attackers is as good in at most this share of exchanges."""
+DOUBT = 0.02
+"""Up to this share the verdict is inconclusive: there may be a leak."""
+
+RECORDING, PERSON, LOOKS = "recording", "person", "same window"
+"""What several windows that are attacked together have in common."""
 
 IDENTITY = "subject"
 """The attribute that names the person."""
@@ -77,7 +84,9 @@ class Attack:
 
     `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
     class with each other, and decides; `overall_auc` compares all windows, so it includes what the
-    kept class itself gives away.
+    kept class itself gives away. `tpr_at_1pct` is the true positive rate at 1% false positives, the
+    mean over classes of one against the rest. `p_value` is how often the best of all attackers is as
+    good when classes are exchanged between people (or recordings).
     """
 
     threat_model: str
@@ -87,15 +96,18 @@ class Attack:
     balanced_accuracy: Estimate
     auc: Estimate
     overall_auc: Estimate | None = None
+    tpr_at_1pct: Estimate | None = None
+    p_value: float = 1.0
 
 
 @dataclass(frozen=True)
 class SessionPoint:
-    """The worst attacker when it adds up several windows of one recording, or of one person.
+    """The worst attacker who sees several windows at once: of one recording, of one person, or
+    several obfuscations of one and the same window.
 
-    `windows` is their number, or None for all windows of the group. `significant` says whether the
-    advantage is above `MAX_ADVANTAGE` and above nearly all exchanges of classes between people,
-    corrected for the number of points.
+    `group` is RECORDING, PERSON or LOOKS. `windows` is the number of windows (or looks), or None for
+    all windows of the group. `p_value` is that of `Attack`. `significant` says whether the
+    advantage is above `MAX_ADVANTAGE` and the p-value below `ALPHA`.
     """
 
     group: str
@@ -107,6 +119,20 @@ class SessionPoint:
     accuracy: Estimate
     advantage: Estimate
     significant: bool
+    p_value: float = 1.0
+
+
+@dataclass(frozen=True)
+class BayesRisk:
+    """An estimate of the best possible accuracy on single windows that needs no attacker.
+
+    It is a nearest-neighbour estimate of one minus the Bayes risk, on learnt features. It can
+    fall short of the truth, so it never makes a verdict `hidden`.
+    """
+
+    accuracy: Estimate
+    advantage: Estimate
+    raw_accuracy: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +159,7 @@ class AttributeAudit:
     verdict: Verdict
     by_person: Mapping[str, float] = field(default_factory=dict)
     bound: Bound | None = None
+    bayes: BayesRisk | None = None
 
     def largest_advantage(self) -> float:
         """The largest advantage on single windows, or on sessions where that is significant."""
@@ -141,11 +168,26 @@ class AttributeAudit:
 
 
 @dataclass(frozen=True)
-class KeptAttribute:
-    """How well applications work: with their model as it is, and with a retrained one.
+class Application:
+    """The accuracy of one application of a given design.
 
     `unchanged` is trained on raw and tested on obfuscated windows, `retrained` is trained and
     tested on obfuscated ones, `retrained_on_raw` is the retrained model tested on raw windows.
+    """
+
+    name: str
+    raw: Estimate
+    unchanged: Estimate
+    retrained: Estimate
+    retrained_on_raw: Estimate
+
+
+@dataclass(frozen=True)
+class KeptAttribute:
+    """How well applications work: with their model as it is, and with a retrained one.
+
+    The estimates are means over `applications`, whose designs differ; the names are explained
+    there. No application trains or chooses anything in a method.
     """
 
     attribute: str
@@ -159,6 +201,54 @@ class KeptAttribute:
     retrained_f1: Estimate
     f1_by_class: Mapping[str, float]
     recall_by_class: Mapping[str, float]
+    applications: tuple[Application, ...] = ()
+
+    @property
+    def worst(self) -> Application | None:
+        """The application whose unchanged model loses most on obfuscated windows."""
+        return max(
+            self.applications,
+            key=lambda one: one.raw.value - one.unchanged.value,
+            default=None,
+        )
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """How near the output lies to the windows that the method learnt from.
+
+    Each obfuscated window is compared with `windows` training windows and as many fresh windows of
+    the same people. `nearer` is the share of output whose nearest window is a training window: 0.5
+    if the output does not repeat its training windows. `copies` counts output that is a training
+    window itself.
+    """
+
+    outputs: int
+    windows: int
+    nearer: Estimate
+    copies: int
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Membership inference on the trained method, mean over the models under attack."""
+
+    score: str
+    models: int
+    windows: int
+    auc: float
+    tpr_at_1pct: float
+    tpr_at_01pct: float
+
+
+@dataclass(frozen=True)
+class DonorAudit:
+    """What the output and the trained method reveal about the people they were trained on."""
+
+    verdict: Verdict
+    nearness: Nearness | None = None
+    membership: Membership | None = None
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -274,7 +364,8 @@ class Example:
 class SplitAudit:
     """The audit of one split: with people unseen in training, or the papers' own.
 
-    `identity` is the verdict about linkage, where the test people are unseen.
+    `identity` is the verdict about linkage, where the test people are unseen. `not_asked` says which
+    questions could not be asked of this output, and why.
     """
 
     split: str
@@ -295,6 +386,8 @@ class SplitAudit:
     trade_off: tuple[TradeOff, ...] = ()
     examples: tuple[Example, ...] = ()
     measures: tuple[Measured, ...] = ()
+    donors: DonorAudit | None = None
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
     def attribute(self, name: str) -> AttributeAudit:
         """The audit of one attribute."""
