@@ -278,7 +278,7 @@ class Classifier:
         self.losses_ = train_network(
             "classifier",
             self.network_,
-            lambda index: nn.functional.cross_entropy(self.scores(signals[index]), labels[index]),
+            lambda index: self._loss(self.scores(signals[index]), labels[index]),
             len(labels),
             config,
             self.seed,
@@ -292,15 +292,21 @@ class Classifier:
             signal = with_magnitudes(signal)
         return cast(torch.Tensor, self.network_(signal))
 
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(logits, labels)
+
     @torch.no_grad()
-    def log_probabilities(self, windows: Windows) -> np.ndarray:
-        """Log-probability of each class for each window, (n, classes)."""
+    def _logits(self, windows: Windows) -> torch.Tensor:
         own = windows.standardized(self.scaling_)
         logits = [
             self.scores(torch.from_numpy(batch).to(self.device)).float()
             for batch in own.batches(_BATCH_SIZE)
         ]
-        return torch.cat(logits).log_softmax(1).cpu().numpy()
+        return torch.cat(logits)
+
+    def log_probabilities(self, windows: Windows) -> np.ndarray:
+        """Log-probability of each class for each window, (n, classes)."""
+        return self._logits(windows).log_softmax(1).cpu().numpy()
 
     def predict(self, windows: Windows) -> np.ndarray:
         """The most likely class of each window."""
@@ -337,6 +343,54 @@ class Classifier:
                 raise Refusal("a ResNet18 takes signals, not images; use a CNN")
             return ResNet18(shape[0], self.num_classes_, self.settings.width)
         return CNN(shape, self.num_classes_, self.settings.width)
+
+
+class JointClassifier(Classifier):
+    """Predicts several attributes at once: one network with an output for each class of each.
+
+    Parameters
+    ----------
+    settings, seed, device
+        As in `Classifier`.
+
+    Examples
+    --------
+    >>> signal = np.random.default_rng(0).normal(size=(64, 1, 32)).astype("float32")
+    >>> labels = {"gender": np.arange(64) % 2, "age": np.arange(64) % 3}
+    >>> joint = JointClassifier(ClassifierSettings(width=8, epochs=1, batch_size=16))
+    >>> joint.fit_labels(Windows.from_signal(signal), labels, {"gender": 2, "age": 3})
+    >>> {k: v.shape for k, v in joint.log_probabilities_of(Windows.from_signal(signal)).items()}
+    {'gender': (64, 2), 'age': (64, 3)}
+    """
+
+    def fit_labels(
+        self, windows: Windows, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+    ) -> None:
+        """Train on the classes of each attribute; UNKNOWN ones are left out of the loss."""
+        ends = np.cumsum([num_classes[name] for name in labels]).tolist()
+        self.outputs_ = {
+            name: slice(end - num_classes[name], end)
+            for name, end in zip(labels, ends, strict=True)
+        }
+        codes = np.stack([labels[name] for name in labels], axis=1)
+        self.fit_codes(windows, codes, ends[-1])
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        losses = [
+            nn.functional.cross_entropy(
+                logits[:, own], labels[:, number], ignore_index=UNKNOWN, reduction="sum"
+            )
+            / (labels[:, number] != UNKNOWN).sum().clamp_min(1)
+            for number, own in enumerate(self.outputs_.values())
+        ]
+        return torch.stack(losses).mean()
+
+    def log_probabilities_of(self, windows: Windows) -> dict[str, np.ndarray]:
+        """Log-probability of each class of each attribute, (n, classes)."""
+        logits = self._logits(windows)
+        return {
+            name: logits[:, own].log_softmax(1).cpu().numpy() for name, own in self.outputs_.items()
+        }
 
 
 def with_magnitudes(signal: torch.Tensor) -> torch.Tensor:

@@ -6,19 +6,28 @@ under every threat model that the audit runs.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from sensorveil.audit.features import RandomConvolutions, spectral_features
-from sensorveil.classifiers import Classifier, ClassifierSettings
-from sensorveil.data.windows import Windows
+from sensorveil.audit.linear import LinearClassifier, recording_groups
+from sensorveil.audit.session_attackers import (
+    SessionBudget,
+    list_session_attackers,
+    session_attacker_class,
+)
+from sensorveil.classifiers import ClassifierSettings, JointClassifier
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
-NETWORK, CONVOLUTIONS, TREES = "network", "random convolutions", "boosted trees"
+CNN, MLP = "convolutional network", "dense network"
+CONVOLUTIONS, DIFFERENCES = "random convolutions", "differences of windows"
+TREES, MATCHING = "boosted trees", "matching"
 
 CONDITION = ("condition",)
 """The channel of windows that hold a method's condition (see `condition_windows`)."""
@@ -56,7 +65,7 @@ def list_attackers() -> tuple[str, ...]:
     Examples
     --------
     >>> list_attackers()[:3]
-    ('network', 'random convolutions', 'boosted trees')
+    ('convolutional network', 'dense network', 'random convolutions')
     """
     return tuple(_ATTACKERS)
 
@@ -75,7 +84,9 @@ class Budget:
     Parameters
     ----------
     windows
-        The most windows that an attacker is trained on.
+        The most windows that an attacker is trained on, over all draws.
+    draws
+        How often training windows are obfuscated.
     network
         Size and training of the networks.
     kernels
@@ -84,34 +95,66 @@ class Budget:
         Boosting rounds of trees.
     attackers
         Names of the attackers; default: all that are registered.
+    sessions
+        Size and training of session attackers.
+    session_attackers
+        Their names; default: all that are registered.
+    looks
+        How often one test window is obfuscated, at most; 0 for no such attack.
+    look_windows
+        The most windows that are obfuscated so often.
     """
 
-    windows: int = 8_000
+    windows: int = 120_000
+    draws: int = 3
     network: ClassifierSettings = field(
         default_factory=lambda: ClassifierSettings(64, 25, batch_size=512, learning_rate=3e-3)
     )
     kernels: int = 500
     rounds: int = 100
     attackers: tuple[str, ...] = field(default_factory=list_attackers)
+    sessions: SessionBudget = field(default_factory=SessionBudget)
+    session_attackers: tuple[str, ...] = field(default_factory=list_session_attackers)
+    looks: int = 20
+    look_windows: int = 1_000
 
     def __post_init__(self) -> None:
         if not self.attackers:
             raise Refusal(f"no attacker is named; known: {', '.join(_ATTACKERS)}")
         for name in self.attackers:
             attacker_class(name)
+        for name in self.session_attackers:
+            session_attacker_class(name)
+        for name in ("windows", "draws"):
+            if getattr(self, name) < 1:
+                raise Refusal(f"{name} is {getattr(self, name)}; give 1 or more")
 
     @classmethod
     def quick(cls) -> Budget:
-        """For two cores: minutes instead of hours."""
+        """For two cores: a minute instead of hours."""
         network = ClassifierSettings(width=16, epochs=8, batch_size=64, learning_rate=5e-3)
-        return cls(windows=3_000, network=network, kernels=300, rounds=40)
+        return cls(
+            windows=6_000,
+            draws=2,
+            network=network,
+            kernels=300,
+            rounds=40,
+            sessions=SessionBudget.quick(),
+            look_windows=300,
+        )
+
+    def look_attackers(self) -> tuple[str, ...]:
+        """Those that see several obfuscations of the same window."""
+        fast = tuple(name for name in self.attackers if name in (CNN, CONVOLUTIONS))
+        return (*(fast or self.attackers), *self.session_attackers)
 
 
 class Attacker(ABC):
     """Predicts an attribute from windows.
 
-    One object attacks all attributes of one training set, one after the other. What it learns
-    without labels (`fit_features`) serves all of them.
+    One object attacks all attributes of one training set. What it learns without labels
+    (`fit_features`) serves all of them. An attacker that learns all attributes at once overrides
+    `fit_all` and `predict_all`; others learn one after the other.
 
     Parameters
     ----------
@@ -142,7 +185,7 @@ class Attacker(ABC):
         units. The output is made from it and from noise, so by default the condition is all that
         the attacker looks at.
         """
-        return windows if condition is None else condition_windows(condition)
+        return windows if condition is None else condition_windows(condition, windows)
 
     @abstractmethod
     def fit(self, windows: Any, codes: np.ndarray, num_classes: int) -> Attacker:
@@ -151,6 +194,41 @@ class Attacker(ABC):
     @abstractmethod
     def predict_log_proba(self, windows: Any) -> np.ndarray:
         """Log-probability of each class, (n, num_classes)."""
+
+    def fit_all(
+        self, windows: Any, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+    ) -> Attacker:
+        """Learn several attributes; a class may be UNKNOWN."""
+        self.each_ = {}
+        for name, codes in labels.items():
+            known = np.flatnonzero(codes != UNKNOWN)
+            own = copy.copy(self)
+            self.each_[name] = own.fit(_rows(windows, known), codes[known], num_classes[name])
+        return self
+
+    def predict_all(self, windows: Any) -> dict[str, np.ndarray]:
+        """Log-probability of each class of every attribute learnt, (n, classes)."""
+        return {name: own.predict_log_proba(windows) for name, own in self.each_.items()}
+
+
+_ONLY = "only"
+
+
+class JointAttacker(Attacker):
+    """An attacker that learns all attributes at once; subclasses give `fit_all`, `predict_all`."""
+
+    def fit(self, windows: Any, codes: np.ndarray, num_classes: int) -> JointAttacker:
+        """Learn one attribute."""
+        self.fit_all(windows, {_ONLY: codes}, {_ONLY: num_classes})
+        return self
+
+    def predict_log_proba(self, windows: Any) -> np.ndarray:
+        """Log-probability of each class of the only attribute, (n, num_classes)."""
+        return self.predict_all(windows)[_ONLY]
+
+
+def _rows(features: Any, index: np.ndarray) -> Any:
+    return features.select(index) if isinstance(features, Windows) else features[index]
 
 
 class EstimatorAttacker(Attacker):
@@ -178,51 +256,99 @@ class EstimatorAttacker(Attacker):
         return np.log(np.maximum(shares, _SMALLEST))
 
 
-@register_attacker(NETWORK)
-class NetworkAttacker(Attacker):
+@register_attacker(CNN)
+class NetworkAttacker(JointAttacker):
     """The papers' inference model; dense layers for a condition, which has no neighbours in time."""
 
     summary = "four convolutional and three dense layers, as in the papers"
 
-    def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> NetworkAttacker:
-        """Train the network."""
+    def fit_all(
+        self, windows: Windows, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+    ) -> NetworkAttacker:
+        """Train one network with outputs for all attributes."""
         settings = self.budget.network
         if windows.channels == CONDITION:
             settings = replace(settings, network="mlp")
-        self.classifier_ = Classifier(settings, self.seed, self.device)
-        self.classifier_.fit_codes(windows, codes, num_classes)
+        self.classifier_ = JointClassifier(settings, self.seed, self.device)
+        self.classifier_.fit_labels(windows, labels, num_classes)
         return self
 
-    def predict_log_proba(self, windows: Windows) -> np.ndarray:
-        """Log-probability of each class."""
-        return self.classifier_.log_probabilities(windows)
+    def predict_all(self, windows: Windows) -> dict[str, np.ndarray]:
+        """Log-probability of each class of each attribute."""
+        return self.classifier_.log_probabilities_of(windows)
+
+
+@register_attacker(MLP)
+class DenseAttacker(NetworkAttacker):
+    """The inference model of ObscureNet's code: dense layers alone."""
+
+    summary = "dense layers alone, as in the code of ObscureNet"
+
+    def __init__(self, budget: Budget | None = None, seed: int = 0, device: str = "cpu") -> None:
+        super().__init__(budget, seed, device)
+        network = replace(self.budget.network, network="mlp", learning_rate=1e-3)
+        self.budget = replace(self.budget, network=network)
 
 
 @register_attacker(CONVOLUTIONS)
-class RandomConvolutionAttacker(EstimatorAttacker):
-    """Logistic regression on random convolutions, or on the condition."""
+class RandomConvolutionAttacker(JointAttacker):
+    """A linear classifier on random convolutions, or on the condition."""
 
-    summary = "random convolutions with a linear head"
+    summary = "random convolutions with a linear head, as in Rocket"
 
     def fit_features(self, train: Windows, condition: np.ndarray | None) -> None:
         """Draw the kernels."""
+        self.groups_ = recording_groups(train.recording, train.recordings)
         if condition is None:
             kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device)
-            self.kernels_ = kernels.fit(train)
+            self.kernels_ = kernels.fit(self._seen(train))
 
     def features(self, windows: Windows, condition: np.ndarray | None) -> np.ndarray:
         """Two numbers of each convolution, or the condition."""
-        return self.kernels_.transform(windows) if condition is None else condition
+        return self.kernels_.transform(self._seen(windows)) if condition is None else condition
 
-    def estimator(self, num_classes: int) -> Any:
-        """Softmax regression, with strong shrinkage: nearly as many features as windows."""
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
+    def _seen(self, windows: Windows) -> Windows:
+        return windows
 
-        strength = 0.02 if num_classes == 2 else 0.01  # two classes have one weight vector, not two
-        regression = LogisticRegression(C=strength, tol=1e-3, max_iter=300)
-        return make_pipeline(StandardScaler(), regression)
+    def fit_all(
+        self, windows: np.ndarray, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+    ) -> RandomConvolutionAttacker:
+        """Fit one linear classifier for all attributes."""
+        linear = LinearClassifier(self.device)
+        self.linear_ = linear.fit(windows, labels, num_classes, self.groups_)
+        return self
+
+    def predict_all(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+        """Log-probability of each class of each attribute."""
+        return self.linear_.predict_log_proba(windows)
+
+
+@register_attacker(DIFFERENCES)
+class DifferenceAttacker(RandomConvolutionAttacker):
+    """Random convolutions of what changes from the window before in the same recording."""
+
+    summary = "random convolutions of the difference from the window before"
+
+    def _seen(self, windows: Windows) -> Windows:
+        return differences(windows)
+
+
+def differences(windows: Windows) -> Windows:
+    """Each window minus the one before it in its recording; the first of a recording becomes zero.
+
+    Examples
+    --------
+    >>> windows = Windows.from_signal(np.array([[[1.0, 1.0]], [[3.0, 4.0]]]))
+    >>> one = replace(windows, recording=np.array([0, 0]), start=np.array([0, 2]))
+    >>> differences(one).signal[1].tolist()
+    [[2.0, 3.0]]
+    """
+    order = np.lexsort([windows.start, windows.recording])
+    before = np.arange(len(windows))
+    same = windows.recording[order][1:] == windows.recording[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    signal = windows.recorded.signal
+    return windows.replaced(signal - signal[before])
 
 
 @register_attacker(TREES)
@@ -244,13 +370,67 @@ class TreeAttacker(EstimatorAttacker):
         )
 
 
-def condition_windows(condition: np.ndarray) -> Windows:
+@register_attacker(MATCHING)
+class MatchingAttacker(RandomConvolutionAttacker):
+    """Nearest neighbours in an embedding that is learnt to tell people apart.
+
+    The embedding is the linear discriminant of the people where they are among the attributes, and
+    of the attribute itself otherwise.
+    """
+
+    summary = "nearest neighbours in an embedding of people"
+
+    def fit_all(
+        self, windows: np.ndarray, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+    ) -> MatchingAttacker:
+        """Learn the embedding, and keep the embedded training windows."""
+        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+        from sklearn.preprocessing import StandardScaler
+
+        codes = labels.get("subject", next(iter(labels.values())))
+        known = codes != UNKNOWN
+        self.scaler_ = StandardScaler().fit(windows)
+        discriminant = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
+        discriminant.fit(self.scaler_.transform(windows[known]), codes[known])
+        self.directions_ = discriminant.scalings_[:, : len(discriminant.classes_) - 1]
+        self.near_ = {}
+        for name, own in labels.items():
+            used = np.flatnonzero(own != UNKNOWN)
+            self.near_[name] = (self._embedded(windows[used]), own[used], num_classes[name])
+        return self
+
+    def predict_all(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+        """The log share of each class among neighbours, and of all training windows as one more."""
+        from sklearn.neighbors import KNeighborsClassifier
+
+        embedded = self._embedded(windows)
+        found = {}
+        for name, (train, codes, count) in self.near_.items():
+            near = max(5, round(len(train) ** 0.5 / 2))
+            near = min(near, len(train))
+            model = KNeighborsClassifier(near, algorithm="brute").fit(train, codes)
+            prior = np.bincount(codes, minlength=count) / len(codes)
+            shares = np.zeros((len(embedded), count))
+            shares[:, model.classes_] = model.predict_proba(embedded)
+            found[name] = np.log(np.maximum((near * shares + prior) / (near + 1), _SMALLEST))
+        return found
+
+    def _embedded(self, features: np.ndarray) -> np.ndarray:
+        embedded: np.ndarray = self.scaler_.transform(features) @ self.directions_
+        return embedded.astype(np.float32)
+
+
+def condition_windows(condition: np.ndarray, place: Windows | None = None) -> Windows:
     """A method's condition (n, numbers) as windows of one channel.
+
+    `place` are the windows that it belongs to, in order: their recordings and starts are taken over.
 
     Examples
     --------
     >>> condition_windows(np.zeros((3, 20))).shape
     (1, 20)
     """
-    windows = Windows.from_signal(condition[:, None].astype(np.float32))
-    return replace(windows, channels=CONDITION)
+    made = replace(Windows.from_signal(condition[:, None].astype(np.float32)), channels=CONDITION)
+    if place is None:
+        return made
+    return replace(made, start=place.start, recording=place.recording, recordings=place.recordings)

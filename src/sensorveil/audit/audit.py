@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,7 @@ from sensorveil.audit.results import (
     gaps,
 )
 from sensorveil.audit.signals import signal_utility
+from sensorveil.audit.store import Store
 from sensorveil.audit.threat_models import (
     AttackDataset,
     Fold,
@@ -55,6 +59,9 @@ PLAIN = ("none", "noise", "downsample", "resample")
 LINKAGE_DRAWS = 5
 """How often sessions are drawn and obfuscated anew to be linked."""
 
+GIVEN = "given output"
+"""What output is called that something else made."""
+
 TRADE_OFF_WINDOWS = 4_000
 """The most test windows for a point of the trade-off plot, since methods can be slow."""
 
@@ -70,7 +77,11 @@ class AuditSettings:
     seeds
         Everything is obfuscated, and attackers are trained, anew for each.
     quick
-        Small estimators of information and linkers, too.
+        Small estimators of information, applications and linkers, too.
+    lazy
+        Whether shadow obfuscators are trained for lazy attackers where none is given.
+    donors
+        Models that are trained for the audit about donors; 0 leaves membership out.
     reidentification_runs
         Runs of ObscureNet's protocol; with 0 re-identification is left out.
     plain
@@ -82,6 +93,8 @@ class AuditSettings:
     budget: Budget = field(default_factory=Budget)
     seeds: tuple[int, ...] = (0, 1, 2)
     quick: bool = False
+    lazy: bool = True
+    donors: int = 8
     reidentification_runs: int = 20
     plain: tuple[str, ...] = PLAIN
     examples: int = 3
@@ -92,8 +105,17 @@ class AuditSettings:
 
     @classmethod
     def for_two_cores(cls) -> AuditSettings:
-        """One seed, small attackers, fewer plain methods to compare with."""
-        return cls(Budget.quick(), (0,), True, 0, ("none", "noise"))
+        """One seed, small attackers, no shadow models, fewer plain methods to compare with."""
+        return cls(Budget.quick(), (0,), True, False, 0, 0, ("none", "noise"))
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """The folds of one split and their output for each (fold, seed)."""
+
+    folds: Sequence[Fold]
+    outputs: Mapping[tuple[int, int], Output]
+    not_asked: Mapping[str, str] = field(default_factory=dict)
 
 
 def audit_run(
@@ -113,6 +135,7 @@ def audit_runs(
     strength: Strength | None = None,
     device: str = "cpu",
     shadows: Sequence[Obfuscator] = (),
+    folder: Path | None = None,
 ) -> Audit:
     """Audit one method on one or more splits.
 
@@ -130,15 +153,21 @@ def audit_runs(
         Where attackers work.
     shadows
         Obfuscators with another seed, for lazy attackers. Those that are missing are trained.
+    folder
+        Where intermediate results are kept, so that an interrupted audit goes on.
     """
     settings = settings or AuditSettings()
     check_shadows([obfuscator for obfuscators, _ in parts for obfuscator in obfuscators], shadows)
-    done = [
-        audit_split(
-            obfuscators, splits, settings, strength=strength, device=device, shadows=shadows
-        )
-        for obfuscators, splits in parts
-    ]
+    done = []
+    for obfuscators, splits in parts:
+        about = [
+            settings,
+            strength,
+            [_about(*both) for both in zip(obfuscators, splits, strict=True)],
+        ]
+        store = Store(folder, about)
+        material = obfuscate_all(obfuscators, splits, settings, strength, shadows, store)
+        done.append(audit_split(material, settings, strength, device, store))
     done.sort(key=lambda part: not part.unseen_people)
     obfuscator = parts[0][0][0]
     origin = obfuscator.origin_
@@ -158,40 +187,87 @@ def audit_runs(
     )
 
 
-def audit_split(
+def _about(obfuscator: Obfuscator, split: Split) -> list[Any]:
+    """What intermediate results depend on: the method, what it learnt, and the windows."""
+    arrays = {**obfuscator._state(), "train": split.train.store, "test": split.test.store}
+    sums = {
+        name: [
+            array.shape,
+            str(array.dtype),
+            hashlib.sha256(array.tobytes()).hexdigest(),
+        ]
+        for name, array in arrays.items()
+    }
+    return [obfuscator.name, obfuscator.made_with(), split.test.origin, len(split.train), sums]
+
+
+def obfuscate_all(
     obfuscators: Sequence[Obfuscator],
     splits: Sequence[Split],
     settings: AuditSettings,
-    *,
     strength: Strength | None = None,
-    device: str = "cpu",
     shadows: Sequence[Obfuscator] = (),
-) -> SplitAudit:
-    """The audit of one split; several folds of people are pooled."""
+    store: Store | None = None,
+) -> Material:
+    """The output of every fold with every seed; the parameters are those of `audit_runs`."""
     check_folds(list(obfuscators))
     for obfuscator, split in zip(obfuscators, splits, strict=True):
         check_unseen(obfuscator, split)
+    lazy = settings.lazy or bool(shadows)
     folds = [
-        Fold(obfuscator, split, train_shadow_obfuscator(obfuscator, split, shadows))
+        Fold(
+            obfuscator,
+            split,
+            train_shadow_obfuscator(obfuscator, split, shadows) if lazy else None,
+        )
         for obfuscator, split in zip(obfuscators, splits, strict=True)
     ]
     outputs = {
-        (number, seed): obfuscate_fold(fold, strength, seed, settings.budget)
+        (number, seed): obfuscate_fold(
+            fold, strength, seed, settings.budget, store, f"fold {number}, seed {seed}"
+        )
         for seed in settings.seeds
         for number, fold in enumerate(folds)
     }
-    first, output, policy = folds[0], outputs[0, settings.seeds[0]], obfuscators[0].policy_
+    why = "no second model is trained in a quick audit; --shadow-run names one"
+    return Material(folds, outputs, {} if lazy else {"lazy attackers": why})
+
+
+def audit_split(
+    material: Material,
+    settings: AuditSettings,
+    strength: Strength | None = None,
+    device: str = "cpu",
+    store: Store | None = None,
+) -> SplitAudit:
+    """The audit of one split; several folds of people are pooled."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    # Two threads that share busy cores wait for each other, and these matrices gain nothing.
+    with threadpool_limits(1 if device == "cpu" else None, user_api="blas"):
+        return _audit_split(material, settings, strength, device, store)
+
+
+def _audit_split(
+    material: Material,
+    settings: AuditSettings,
+    strength: Strength | None,
+    device: str,
+    store: Store | None,
+) -> SplitAudit:
+    folds, outputs = material.folds, material.outputs
+    first, output, policy = folds[0], outputs[0, settings.seeds[0]], folds[0].policy
     left_out = {n: why for fold in folds for n, why in scorable(fold.split)[1].items()}
+    not_asked = dict(material.not_asked)
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
-    attributes = with_bounds(
-        folds, run_attacks(folds, outputs, attacked, settings.seeds, settings.budget, device)
-    )
-    disjoint = not set(first.split.test.subject) & set(first.split.train.subject)
+    found = run_attacks(folds, outputs, attacked, settings.seeds, settings.budget, device, store)
+    attributes = with_bounds(folds, found)
+    disjoint = all(fold.unseen_people for fold in folds)
     links: tuple[Linkage, ...] = ()
     if disjoint:
         try:
-            links = _linkage(folds, settings, strength, device)
+            links = _linkage(folds, outputs, settings, strength, device)
         except Refusal as refusal:  # too few sessions: the page says so
             left_out["linkage"] = str(refusal)
     kept = tuple(
@@ -208,6 +284,7 @@ def audit_split(
     )
     order = {"hide": 0, "unlisted": 1}
     origin = first.split.test.origin
+    obfuscator = first.obfuscator
     return SplitAudit(
         split=origin.split if origin else "given",
         folds=tuple(f.split.test.origin.fold if f.split.test.origin else 0 for f in folds),
@@ -233,33 +310,44 @@ def audit_split(
         reidentification=_reidentification(output, policy.hide, settings, device, left_out),
         condition_probes=tuple(
             probe
-            for probe in first.obfuscator.condition_probe(
-                first.split.training_windows(first.obfuscator.origin_)
+            for probe in obfuscator.condition_probe(
+                first.split.training_windows(obfuscator.origin_)
             )
             if probe.attribute not in policy.keep
-        ),
+        )
+        if obfuscator
+        else (),
         trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
+        not_asked=not_asked,
     )
 
 
 def _linkage(
-    folds: Sequence[Fold], settings: AuditSettings, strength: Strength | None, device: str
+    folds: Sequence[Fold],
+    outputs: Mapping[tuple[int, int], Output],
+    settings: AuditSettings,
+    strength: Strength | None,
+    device: str,
 ) -> tuple[Linkage, ...]:
     """Over several draws of sessions and noise of its own: people are few, and it costs little."""
     budget = LinkageBudget.quick() if settings.quick else LinkageBudget()
-    few = replace(settings.budget, windows=budget.train_windows)
-    seeds = tuple(range(LINKAGE_DRAWS))
+    few = replace(settings.budget, windows=budget.train_windows, draws=1, looks=0)
+    given = any(fold.obfuscator is None for fold in folds)
+    seeds = settings.seeds if given else tuple(range(LINKAGE_DRAWS))
     rounds = [
         [
             Round(fold.split, output.test, output.train)
-            for fold in folds
-            for output in [obfuscate_fold(fold, strength, seed, few)]
+            for number, fold in enumerate(folds)
+            for output in [
+                outputs[number, seed]
+                if given
+                else obfuscate_fold(replace(fold, shadow=None), strength, seed, few)
+            ]
         ]
         for seed in seeds
     ]
-    keep = folds[0].obfuscator.policy_.keep
-    return linkage(rounds, seeds, keep=keep, budget=budget, device=device)
+    return linkage(rounds, seeds, keep=folds[0].policy.keep, budget=budget, device=device)
 
 
 def _reidentification(
@@ -298,21 +386,21 @@ def _trade_off(
     The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's.
     Both are random convolutions, on one fold and seed, and on some of the test windows.
     """
-    obfuscator, budget = fold.obfuscator, settings.budget
-    policy = obfuscator.policy_
+    obfuscator, budget, policy = fold.obfuscator, settings.budget, fold.policy
     hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
     if hide is None:
         return ()
     shown = thinned_positions(len(fold.split.test), TRADE_OFF_WINDOWS, 0)
     test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
-    outputs = {obfuscator.name: (output.train, output.test.select(shown))}
-    for name, other in obfuscator.variants().items():
+    own = obfuscator.name if obfuscator else GIVEN
+    outputs = {own: (thinned(output.train, budget.windows, 0), output.test.select(shown))}
+    for name, other in obfuscator.variants().items() if obfuscator else ():
         outputs[name] = (
             other.obfuscate(train, strength, seed=1),
             other.obfuscate(test, strength, seed=2),
         )
     for name in settings.plain:
-        if name != obfuscator.name:
+        if name != own:
             plain = method(name)(device=device).fit(fold.split.train, policy.keep, policy.hide)
             outputs[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
     keep = policy.keep[0]

@@ -33,10 +33,10 @@ def with_bounds(
 
 def _codes(fold: Fold) -> np.ndarray | None:
     """The code of each test window; None where there is none, or where people were trained on."""
-    test = fold.split.test
-    if fold.obfuscator.needs_wearer() or set(test.subject) & set(fold.split.train.subject):
+    obfuscator, test = fold.obfuscator, fold.split.test
+    if obfuscator is None or obfuscator.needs_wearer() or not fold.unseen_people:
         return None
-    condition = fold.obfuscator.condition(test)
+    condition = obfuscator.condition(test)
     if condition is None or not np.isin(condition, (0, 1)).all():
         return None  # no code, or numbers that cannot be counted
     return np.unique(condition, axis=0, return_inverse=True)[1].reshape(-1)

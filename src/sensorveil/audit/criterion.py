@@ -7,8 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from sensorveil.audit.results import (
+    ALPHA,
+    DOUBT,
     HIDDEN,
     INCONCLUSIVE,
+    LOOKS,
     MAX_ADVANTAGE,
     MAX_AUC,
     NOT_HIDDEN,
@@ -21,14 +24,16 @@ from sensorveil.audit.results import (
 
 LEAST_RAW = 0.05
 CRITERION = (
-    "Hidden means: the worst of all attackers has at most 2 points of advantage over the majority"
-    " baseline, and an area under the ROC curve of at most 0.55. No attacker who adds up windows of"
-    " a recording or person is better than when classes are exchanged between people. The same"
-    " attackers find at least half of a leak of 10 points that was planted in the same output. A"
-    " classifier trained on a leaked part of the output counts as an attacker too. Where people are"
-    " new to everybody, identity is a matter of linking sessions: no linker may match sessions of"
-    " one person better than when people are exchanged. The result is inconclusive where a planted"
-    " leak is not found, or where nobody can predict the attribute from raw data either."
+    "Hidden means: no attacker finds a leak, and the same attackers find at least half of a leak of"
+    " 10 points that was planted in the same output. A leak is found where an attacker has more than 2"
+    " points of advantage over the majority baseline (or an area under the ROC curve above 0.55), on"
+    " single windows or on several at once, and the best of all attackers is as good in at most 0.5%"
+    " of the cases in which classes are exchanged between people. Where people are new to everybody,"
+    " identity is a matter of linking sessions: no linker may match sessions of one person better than"
+    " when people are exchanged. The result is inconclusive where there may be a leak (up to 2% of"
+    " exchanges, or the attacker that is best on half of the people is more than 2 points above the"
+    " baseline on the others), where a planted leak is not found, where people are too few, or where"
+    " nobody can predict the attribute from raw data either."
 )
 
 
@@ -38,54 +43,86 @@ def judge(
     planted: float,
     sessions: Sequence[SessionPoint],
     majority: float = 0.5,
+    cross_fitted: float = 0.0,
 ) -> Verdict:
-    """The verdict on one attribute. A wide interval never turns into a pass: points decide."""
-    tried = [attack for attack in attacks if attack.threat_model != RAW]
-    worst = max(tried, key=lambda attack: attack.advantage.value)
-    sharpest = max(tried, key=lambda attack: attack.auc.value)
-    raw = max(a.advantage.value for a in attacks if a.threat_model == RAW)
-    if worst.advantage.value > MAX_ADVANTAGE:
-        return Verdict(
-            NOT_HIDDEN,
-            f"the {worst.threat_model} attacker ({worst.attacker}) is {_points(worst.advantage.value)}"
-            " above the majority baseline",
-        )
-    if sharpest.auc.value > MAX_AUC:
-        return Verdict(
-            NOT_HIDDEN,
-            f"the {sharpest.threat_model} attacker ({sharpest.attacker}) ranks windows with an area under"
-            f" the ROC curve of {sharpest.auc.value:.2f}",
-        )
-    for point in sessions:
-        if point.significant:
-            many = "all" if point.windows is None else f"{point.windows}"
-            return Verdict(
-                NOT_HIDDEN,
-                f"adding up {many} windows of a {point.group}, the {point.threat_model} attacker"
-                f" ({point.attacker}) is {_points(point.advantage.value)} above the majority baseline",
-            )
-    if any(np.isnan(attack.auc.value) for attack in tried):
-        return Verdict(
-            INCONCLUSIVE, "one class is missing in the test windows, so none can be ranked"
-        )
-    if control.advantage.value < planted / 2:
-        return Verdict(
-            INCONCLUSIVE,
-            f"the attackers found {_points(control.advantage.value)} of a planted leak of"
-            f" {_points(planted)}: they are too weak to tell",
-        )
-    if raw < min(LEAST_RAW, (1 - majority) / 2):
-        return Verdict(
-            INCONCLUSIVE,
+    """The verdict on one attribute; `cross_fitted` is the advantage of that name in the result."""
+    own = [attack for attack in attacks if attack.threat_model != RAW]
+    everything: list[Attack | SessionPoint] = [*own, *sessions]
+    worst = max(own, key=lambda attack: attack.advantage.value)
+    leak = _leak(own, sessions)
+    if leak:
+        return Verdict(NOT_HIDDEN, leak)
+    doubt = (
+        "there may be a leak, and people are too few to tell it from luck"
+        if cross_fitted > MAX_ADVANTAGE or any(map(_is_doubtful, everything))
+        else _inconclusive(own, control, planted)
+    )
+    raw = max((a.advantage.value for a in attacks if a.threat_model == RAW), default=1.0)
+    if not doubt and raw < min(LEAST_RAW, (1 - majority) / 2):
+        doubt = (
             f"the attackers are only {_points(raw)} above chance on raw data, so there was"
-            " nothing to hide, or they are too weak",
+            " nothing to hide, or they are too weak"
         )
+    if doubt:
+        return Verdict(INCONCLUSIVE, doubt)
     return Verdict(
         HIDDEN,
-        f"the worst attacker ({worst.threat_model}, {worst.attacker}) is {_points(worst.advantage.value)}"
-        f" above the majority baseline, and the same attackers found {_points(control.advantage.value)} of"
-        f" a planted leak of {_points(planted)}",
+        f"the worst attacker ({worst.threat_model}, {worst.attacker}) is"
+        f" {_points(worst.advantage.value)} above the majority baseline, no more than luck can give,"
+        f" and the same attackers found {_points(control.advantage.value)} of a planted leak of"
+        f" {_points(planted)}",
     )
+
+
+def _leak(attacks: Sequence[Attack], sessions: Sequence[SessionPoint]) -> str | None:
+    """The largest leak that was found, in one sentence."""
+    found = [one for one in attacks if one.found]
+    if found:
+        worst = max(found, key=lambda attack: attack.advantage.value)
+        who = f"the {worst.threat_model} attacker ({worst.attacker})"
+        if worst.advantage.value > MAX_ADVANTAGE:
+            return f"{who} is {_points(worst.advantage.value)} above the majority baseline"
+        sharpest = max(found, key=lambda attack: attack.auc.value)
+        return (
+            f"the {sharpest.threat_model} attacker ({sharpest.attacker}) ranks windows with an area"
+            f" under the ROC curve of {sharpest.auc.value:.2f}"
+        )
+    leaks = [point for point in sessions if point.significant]
+    if not leaks:
+        return None
+    point = max(leaks, key=lambda one: one.advantage.value)
+    return (
+        f"with {point_windows(point)}, the {point.threat_model} attacker ({point.attacker}) is"
+        f" {_points(point.advantage.value)} above the majority baseline"
+    )
+
+
+def point_windows(point: SessionPoint) -> str:
+    """Which windows are attacked together, as "20 windows of one recording"."""
+    if point.group == LOOKS:
+        return f"{point.windows} obfuscations of one window"
+    many = "all windows" if point.windows is None else f"{point.windows} windows"
+    return f"{many} of one {point.group}"
+
+
+def _is_doubtful(one: Attack | SessionPoint) -> bool:
+    beyond = one.advantage.value > MAX_ADVANTAGE
+    if isinstance(one, Attack):
+        beyond = beyond or one.auc.value > MAX_AUC
+    return beyond and one.p_value <= DOUBT
+
+
+def _inconclusive(attacks: Sequence[Attack], control: Attack, planted: float) -> str | None:
+    if any(np.isnan(attack.auc.value) for attack in attacks):
+        return "one class is missing in the test windows, so none can be ranked"
+    if control.advantage.value < planted / 2:
+        return (
+            f"the attackers found {_points(control.advantage.value)} of a planted leak of"
+            f" {_points(planted)}: they are too weak to tell"
+        )
+    if control.p_value > ALPHA:
+        return "people are too few: even a planted leak cannot be told from luck"
+    return None
 
 
 def judge_linkage(links: Sequence[Linkage]) -> Verdict:

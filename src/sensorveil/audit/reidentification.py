@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from sensorveil.audit.attack import attack_accuracy
-from sensorveil.audit.attackers import NETWORK, Budget
+from sensorveil.audit.attackers import CNN, Budget
 from sensorveil.audit.results import Reidentification
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -25,7 +25,7 @@ def obscurenet_reidentification(
     settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
-    attacker: str = NETWORK,
+    attacker: str = CNN,
 ) -> Reidentification:
     """A random fifth of the obfuscated windows leaks with labels; the rest is attacked.
 
@@ -72,7 +72,7 @@ def cloak_reidentification(
     settings: ClassifierSettings | None = None,
     device: str = "cpu",
     seed: int = 0,
-    attacker: str = NETWORK,
+    attacker: str = CNN,
 ) -> Reidentification:
     """Trained on obfuscated training windows with true labels, tested on the obfuscated test.
 

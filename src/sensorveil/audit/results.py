@@ -85,8 +85,9 @@ class Attack:
     `advantage` is accuracy minus the majority class's share. `auc` compares windows of one kept
     class with each other, and decides; `overall_auc` compares all windows, so it includes what the
     kept class itself gives away. `tpr_at_1pct` is the true positive rate at 1% false positives, the
-    mean over classes of one against the rest. `p_value` is how often the best of all attackers is as
-    good when classes are exchanged between people (or recordings).
+    mean over classes of one against the rest. `p_value` is how often the best of all attackers stands
+    out as much when classes are exchanged between people (or recordings). `found` says whether the
+    attacker is above a limit of the criterion, and the p-value below `ALPHA`.
     """
 
     threat_model: str
@@ -98,6 +99,7 @@ class Attack:
     overall_auc: Estimate | None = None
     tpr_at_1pct: Estimate | None = None
     p_value: float = 1.0
+    found: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class AttributeAudit:
     """All results about one attribute.
 
     `by_person` is the worst attacker's accuracy on each person, for paired tests between methods.
+    `cross_fitted` is the advantage of the attacker that is best on half of the people (or recordings),
+    on the other half; the mean over many halves. So it is not the best of many by luck.
     `bound` is what no attacker can beat, where the output is made from a code that could be
     counted.
     """
@@ -160,6 +164,7 @@ class AttributeAudit:
     by_person: Mapping[str, float] = field(default_factory=dict)
     bound: Bound | None = None
     bayes: BayesRisk | None = None
+    cross_fitted: float = 0.0
 
     def largest_advantage(self) -> float:
         """The largest advantage on single windows, or on sessions where that is significant."""

@@ -1,18 +1,33 @@
-"""Sessions: attackers who add up what they predict from many windows of one recording or person."""
+"""Attacks on several windows at once: of one recording, of one person, or of one and the same window.
+
+Attackers of single windows add up what they predict; session attackers learn from many windows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from sensorveil.audit.results import MAX_ADVANTAGE, SessionPoint
-from sensorveil.data.windows import UNKNOWN
+from sensorveil.audit.exchange import Units
+from sensorveil.audit.results import (
+    ALPHA,
+    LOOKS,
+    MAX_ADVANTAGE,
+    PERSON,
+    RECORDING,
+    SessionPoint,
+)
+from sensorveil.audit.truth import Truth
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.statistics import accuracy, bootstrap, confusion_by_person, majority
 
 SIZES: tuple[int | None, ...] = (1, 5, 20, 60, None)
-_SHUFFLES = 999
+LOOK_SIZES = (1, 5, 20)
+
+Plan = tuple[str, int | None]
+"""Which windows are attacked together: what they have in common, and how many (None: all)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,148 +46,204 @@ class Predictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
-    """The test windows' true classes, and where each lies."""
+class SessionPredictions:
+    """What one session attacker predicts for each plan: log-ratios (seeds, n, classes).
 
-    codes: np.ndarray
-    person: np.ndarray
-    recording: np.ndarray
-    start: np.ndarray
-    classes: int
-    log_prior: np.ndarray
-    """Log shares of the classes in the training windows of each test window's own fold."""
-    fold: np.ndarray
-    """The fold of each window; each fold has attackers of its own."""
-    kept: np.ndarray
-    """The kept class of each window, as one number."""
-
-
-def session_points(truth: Truth, predictions: Sequence[Predictions]) -> tuple[SessionPoint, ...]:
-    """The worst attacker for every number of windows, by recording and by person."""
-    plans = list(_plans(truth))
-    return tuple(_point(truth, predictions, *plan, level=0.05 / len(plans)) for plan in plans)
-
-
-def _plans(truth: Truth) -> Iterator[tuple[str, int | None, np.ndarray]]:
-    """Which windows are added up: (group, size, chunk number of each window or -1)."""
-    for group, member in (("recording", truth.recording), ("person", truth.person)):
-        constant = _one_class(member, truth.codes)
-        if not constant.any():
-            continue
-        order = np.lexsort([truth.start, truth.recording, member])
-        place = np.empty(len(order), int)
-        sizes = np.bincount(member)
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        place[order] = np.arange(len(order)) - first[member[order]]
-        for size in SIZES:
-            if size is None:
-                yield group, size, np.where(constant, member, -1)
-            elif sizes[member[constant]].max() >= size and not (group == "person" and size == 1):
-                whole = constant & (place < sizes[member] // size * size)
-                number = member * (sizes.max() + 1) + place // size
-                yield group, size, np.where(whole, number, -1)
-
-
-def _one_class(member: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Which windows are of a group with one class; for others adding up makes no sense."""
-    known = codes != UNKNOWN
-    pairs = np.unique(np.stack([member[known], codes[known]]), axis=1)
-    groups, classes = np.unique(pairs[0], return_counts=True)
-    return np.isin(member, groups[classes == 1])
-
-
-def _point(
-    truth: Truth,
-    predictions: Sequence[Predictions],
-    group: str,
-    size: int | None,
-    chunk: np.ndarray,
-    level: float,
-) -> SessionPoint:
-    used = (chunk >= 0) & (truth.codes != UNKNOWN)
-    _, first, index = np.unique(chunk[used], return_index=True, return_inverse=True)
-    codes, person, fold = (part[used][first] for part in (truth.codes, truth.person, truth.fold))
-    attackers = [(one, centred) for one in predictions for centred in (False, True)]
-    predicted = np.array(  # (attackers, seeds, sessions)
-        [
-            [
-                _predict_added(
-                    log_ratio[used], index, truth.log_prior[used], truth.fold[used], first, centred
-                )
-                for log_ratio in one.beyond
-            ]
-            for one, centred in attackers
-        ]
-    )
-    right = (predicted == codes).mean((1, 2))
-    worst = int(right.argmax())
-    table = np.stack(
-        [confusion_by_person(codes, one, person, truth.classes) for one in predicted[worst]]
-    )
-    estimate = bootstrap(table, accuracy)
-    baseline = float(majority(table.sum((0, 1))))
-    member = person if _one_class(person, codes).all() else truth.recording[used][first]
-    return SessionPoint(
-        group=group,
-        windows=size,
-        sessions=len(codes),
-        majority=baseline,
-        threat_model=attackers[worst][0].threat_model,
-        attacker=attackers[worst][0].attacker,
-        accuracy=estimate,
-        advantage=estimate.above(baseline),
-        significant=estimate.value > baseline + MAX_ADVANTAGE
-        and _exchange_p_value(predicted, codes, member, fold, truth.classes) < level,
-    )
-
-
-def _exchange_p_value(
-    predicted: np.ndarray, codes: np.ndarray, member: np.ndarray, fold: np.ndarray, classes: int
-) -> float:
-    """How often the best of all attackers is as good if classes are exchanged between people.
-
-    Classes are exchanged between the people (or recordings) of a fold, and the attacker that is
-    best then counts. So neither many attackers nor few people make a leak out of luck.
+    All windows that are attacked together have the same values: the log-probabilities of their
+    class minus the log shares of the classes in training.
     """
-    _, first, unit = np.unique(member, return_index=True, return_inverse=True)
-    own, fold_of = codes[first], fold[first]
-    share = np.zeros((len(predicted), len(own), classes))  # of sessions predicted as each class
-    for seed in range(predicted.shape[1]):
-        for number, one in enumerate(predicted[:, seed]):
-            np.add.at(share[number], (unit, one), 1)
-    share /= predicted.shape[1] * len(codes)
-    rng = np.random.default_rng(0)
-    exchanged = np.tile(own, (_SHUFFLES, 1))
-    for place in np.unique(fold_of):
-        here = np.flatnonzero(fold_of == place)
-        exchanged[:, here] = rng.permuted(exchanged[:, here], axis=1)
 
-    def best_accuracy(given: np.ndarray) -> float:
-        return float(share[:, np.arange(len(given)), given].sum(1).max())
-
-    true = best_accuracy(own) - 1e-9
-    as_good = sum(best_accuracy(given) >= true for given in exchanged)
-    return float((1 + as_good) / (1 + _SHUFFLES))
+    threat_model: str
+    attacker: str
+    by_plan: Mapping[Plan, np.ndarray]
 
 
-def _predict_added(
+def plans_of(truth: Truth) -> list[tuple[Plan, np.ndarray]]:
+    """Each plan with the number of each window's chunk, or -1."""
+    if truth.same_window is not None:
+        return list(look_plans(truth.same_window, truth.start))
+    return list(session_plans(truth.person, truth.recording, truth.start))
+
+
+def session_plans(
+    person: np.ndarray, recording: np.ndarray, start: np.ndarray
+) -> Iterator[tuple[Plan, np.ndarray]]:
+    """Chunks of consecutive windows, by recording and by person, for every size that occurs."""
+    for group, member in ((RECORDING, recording), (PERSON, person)):
+        for size in SIZES:
+            if group == RECORDING or size != 1:
+                chunk = chunks(member, recording, start, size)
+                if (chunk >= 0).any():
+                    yield (group, size), chunk
+
+
+def look_plans(window: np.ndarray, draw: np.ndarray) -> Iterator[tuple[Plan, np.ndarray]]:
+    """Several obfuscations of one window."""
+    for size in LOOK_SIZES:
+        chunk = np.where(draw < size, window, -1)
+        if size <= draw.max() + 1:
+            yield (LOOKS, size), chunk
+
+
+def chunks(
+    member: np.ndarray, recording: np.ndarray, start: np.ndarray, size: int | None
+) -> np.ndarray:
+    """The number of each window's chunk of `size` windows of one member, in order; -1 for the rest.
+
+    >>> chunks(np.zeros(5, int), np.zeros(5, int), np.arange(5), 2).tolist()
+    [0, 0, 1, 1, -1]
+    """
+    _, member = np.unique(member, return_inverse=True)
+    if size is None:
+        return np.asarray(member)
+    order = np.lexsort([start, recording, member])
+    sizes = np.bincount(member)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    place = np.empty(len(order), int)
+    place[order] = np.arange(len(order)) - first[member[order]]
+    number = member * (sizes.max(initial=0) // size + 1) + place // size
+    return np.where(place < sizes[member] // size * size, number, -1)
+
+
+def training_groups(train: Windows) -> list[np.ndarray]:
+    """The recording and the person of each training window; each draw has people of its own."""
+    names = train.recordings
+    once = names.index(names[0], 1) if names[0] in names[1:] else len(names)
+    draw = train.recording // once
+    return [train.recording, draw * (train.subject.max() + 1) + train.subject]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One attacker on one plan.
+
+    `predicted` are the classes (seeds, chunks); `table` is for the exchange test.
+    """
+
+    plan: Plan
+    threat_model: str
+    attacker: str
+    predicted: np.ndarray
+    table: np.ndarray
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class SessionStudy:
+    """All attackers on all plans of one attribute."""
+
+    truth: Truth
+    windows: Mapping[Plan, np.ndarray]
+    """The first window of each chunk."""
+    candidates: Sequence[Candidate] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        truth: Truth,
+        units: Units,
+        predictions: Sequence[Predictions],
+        learnt: Sequence[SessionPredictions],
+    ) -> SessionStudy:
+        """Predict the class of every chunk by every attacker."""
+        first_windows, candidates = {}, []
+        for plan, chunk in plans_of(truth):
+            used = (chunk >= 0) & _of_one_class(chunk, truth.codes)
+            if not used.any():
+                continue
+            _, first, index = np.unique(chunk[used], return_index=True, return_inverse=True)
+            window = np.flatnonzero(used)[first]
+            first_windows[plan] = window
+            ratios = [(p.threat_model, p.attacker, p.beyond, False) for p in predictions] + [
+                (p.threat_model, p.attacker, p.by_plan[plan], True)
+                for p in learnt
+                if plan in p.by_plan
+            ]
+            for threat_model, attacker, log_ratio, is_mean in ratios:
+                for centred in (False, True):
+                    predicted = np.stack(
+                        [
+                            _predict(truth, one, used, index, window, is_mean, centred)
+                            for one in log_ratio
+                        ]
+                    )
+                    right = float((predicted == truth.codes[window]).mean())
+                    table = np.mean([units.counts(one, window) for one in predicted], axis=0)
+                    candidates.append(
+                        Candidate(plan, threat_model, attacker, predicted, table, right)
+                    )
+        return cls(truth, first_windows, candidates)
+
+    def points(self, p_values: np.ndarray) -> tuple[SessionPoint, ...]:
+        """The worst attacker of each plan; p-values are those of the candidates."""
+        return tuple(
+            self._point(
+                window,
+                [
+                    (one, p)
+                    for one, p in zip(self.candidates, p_values, strict=True)
+                    if one.plan == plan
+                ],
+            )
+            for plan, window in self.windows.items()
+        )
+
+    def _point(self, window: np.ndarray, own: Sequence[tuple[Candidate, float]]) -> SessionPoint:
+        truth = self.truth
+        codes, person = truth.codes[window], truth.person[window]
+        largest = float(np.bincount(codes).max() / len(codes))
+        leaks = [
+            (one, p) for one, p in own if one.accuracy > largest + MAX_ADVANTAGE and p <= ALPHA
+        ]
+        worst, p_value = max(leaks or own, key=lambda both: both[0].accuracy)
+        tables = np.stack(
+            [confusion_by_person(codes, one, person, truth.classes) for one in worst.predicted]
+        )
+        estimate = bootstrap(tables, accuracy)
+        baseline = float(majority(tables.sum((0, 1))))
+        return SessionPoint(
+            group=worst.plan[0],
+            windows=worst.plan[1],
+            sessions=len(codes),
+            majority=baseline,
+            threat_model=worst.threat_model,
+            attacker=worst.attacker,
+            accuracy=estimate,
+            advantage=estimate.above(baseline),
+            significant=bool(leaks),
+            p_value=float(p_value),
+        )
+
+
+def _of_one_class(chunk: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Which windows are in chunks of one known class; for others a common class makes no sense."""
+    pairs = np.unique(np.stack([chunk, codes]), axis=1)
+    groups, classes = np.unique(pairs[0], return_counts=True)
+    return np.asarray(np.isin(chunk, groups[classes == 1]) & (codes != UNKNOWN))
+
+
+def _predict(
+    truth: Truth,
     log_ratio: np.ndarray,
+    used: np.ndarray,
     index: np.ndarray,
-    log_prior: np.ndarray,
-    fold: np.ndarray,
-    first: np.ndarray,
+    window: np.ndarray,
+    is_mean: bool,
     centred: bool,
 ) -> np.ndarray:
-    """The class of each chunk by Bayes' rule for windows that are independent given the class.
+    """The class of each chunk by Bayes' rule; single windows count as independent.
 
     A wrong prior, or any other leaning to one class, would be multiplied by the number of windows.
     So the prior is that of the attacker's own fold, and `centred` takes out what all windows of a
     fold have in common.
     """
+    ratio, fold = log_ratio[used], truth.fold[used]
     if centred:
-        log_ratio = log_ratio.copy()
+        ratio = ratio.copy()
         for place in np.unique(fold):
-            log_ratio[fold == place] -= log_ratio[fold == place].mean(0)
-    total = np.zeros((index.max() + 1, log_ratio.shape[1]))
-    np.add.at(total, index, log_ratio)
-    return (total + log_prior[first]).argmax(1)
+            ratio[fold == place] -= ratio[fold == place].mean(0)
+    total = np.zeros((index.max() + 1, ratio.shape[1]))
+    np.add.at(total, index, ratio)
+    if is_mean:
+        total /= np.bincount(index)[:, None]
+    return np.asarray((total + truth.log_prior[window]).argmax(1))

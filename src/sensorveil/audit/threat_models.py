@@ -7,7 +7,7 @@ attacker's training set and targets. Attackers are not chosen here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,33 +23,91 @@ from sensorveil.audit.results import (
     SEMI,
     THREAT_MODELS,
 )
+from sensorveil.audit.store import Store
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.policy import Policy
+from sensorveil.progress import track
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """An obfuscator, its split, and a shadow: the same method trained with another seed."""
+    """What is audited on one split: an obfuscator, or output that something else made.
 
-    obfuscator: Obfuscator
+    Parameters
+    ----------
+    obfuscator
+        The method; None where only its output is there.
+    split
+        The raw windows.
+    shadow
+        The same method trained with another seed; None for no lazy attackers.
+    given_policy
+        What is kept and hidden, where there is no obfuscator.
+    """
+
+    obfuscator: Obfuscator | None
     split: Split
-    shadow: Obfuscator
+    shadow: Obfuscator | None = None
+    given_policy: Policy | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """What is kept and what is hidden."""
+        if self.obfuscator is not None:
+            return self.obfuscator.policy_
+        assert self.given_policy is not None
+        return self.given_policy
+
+    @property
+    def unseen_people(self) -> bool:
+        """Whether no person of the test is in training."""
+        return not set(self.split.test.subject) & set(self.split.train.subject)
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """What a fold's obfuscators made of its windows with one seed.
+    """The output for a fold's windows with one seed.
 
-    `chosen` are the positions of the training windows that were obfuscated, `train` their output,
-    `shadow_train` the shadow's output for them.
+    Parameters
+    ----------
+    chosen
+        The positions of the training windows that were obfuscated, of all draws.
+    train
+        Their output: several draws, each with recordings of its own.
+    tests
+        The output for all test windows: the one that is attacked, then further draws that insiders
+        learn from.
+    shadow_train
+        The shadow's output for the training windows chosen, if there is a shadow.
+    looks
+        The output of some training and test windows, obfuscated many times (see `Looks`).
     """
 
     chosen: np.ndarray
     train: Windows
+    tests: tuple[Windows, ...]
+    shadow_train: Windows | None = None
+    looks: Looks | None = None
+
+    @property
+    def test(self) -> Windows:
+        """The output that is attacked."""
+        return self.tests[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Windows that were obfuscated many times; all output of one window is a "recording".
+
+    `positions` are those of the test windows.
+    """
+
+    train: Windows
     test: Windows
-    shadow_train: Windows
+    positions: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +192,14 @@ def attack_datasets(fold: Fold, output: Output, budget: Budget, seed: int) -> li
 
 @register_threat_model(IGNORANT)
 def _ignorant(fold: Fold, output: Output, budget: Budget, seed: int) -> list[AttackDataset]:
-    raw = fold.split.train.select(output.chosen)
+    raw = fold.split.train.select(np.unique(output.chosen))
     return [AttackDataset(raw, {RAW: fold.split.test, IGNORANT: output.test})]
 
 
 @register_threat_model(LAZY)
 def _lazy(fold: Fold, output: Output, budget: Budget, seed: int) -> list[AttackDataset]:
+    if output.shadow_train is None:
+        return []
     return [AttackDataset(output.shadow_train, {LAZY: output.test})]
 
 
@@ -151,15 +211,19 @@ def _semi_informed(fold: Fold, output: Output, budget: Budget, seed: int) -> lis
 @register_threat_model(INSIDER)
 def _insider(fold: Fold, output: Output, budget: Budget, seed: int) -> list[AttackDataset]:
     found = []
-    for leaked, attacked in insider_halves(fold.split, fold.obfuscator.policy_.keep):
-        known = leaked[thinned_positions(len(leaked), budget.windows, seed)]
+    for leaked, attacked in insider_halves(fold.split, fold.policy.keep):
+        most = max(1, budget.windows // len(output.tests))
+        known = leaked[chosen_windows(fold.split.test.select(leaked), most, seed)]
+        train = stacked([test.select(known) for test in output.tests])
         tests = {INSIDER: output.test.select(attacked)}
-        found.append(AttackDataset(output.test.select(known), tests, attacked))
+        found.append(AttackDataset(train, tests, attacked))
     return found
 
 
 @register_threat_model(FULL)
 def _fully_informed(fold: Fold, output: Output, budget: Budget, seed: int) -> list[AttackDataset]:
+    if fold.obfuscator is None:
+        return []
     train = condition_of(fold.obfuscator, fold.split.train, output.chosen)
     test = fold.obfuscator.condition(fold.split.test)
     if train is None or test is None:
@@ -184,11 +248,15 @@ def control_dataset(
     rng = np.random.default_rng(seed)
     share = planted_share(largest_share)
     classes = len(output.test.classes[attribute])
+    few = thinned(output.train, CONTROL_WINDOWS, seed)  # weaker attackers, so a harder control
     train, test = (
-        plant(part, part.codes(attribute), classes, share, rng)
-        for part in (output.train, output.test)
+        plant(part, part.codes(attribute), classes, share, rng) for part in (few, output.test)
     )
     return AttackDataset(train, {CONTROL: test}, attributes=(attribute,))
+
+
+CONTROL_WINDOWS = 8_000
+"""The most training windows of a control."""
 
 
 def train_shadow_obfuscator(
@@ -223,15 +291,106 @@ def _is_shadow(other: Obfuscator, obfuscator: Obfuscator) -> bool:
     return alike and other.seed != obfuscator.seed
 
 
-def obfuscate_fold(fold: Fold, strength: Strength | None, seed: int, budget: Budget) -> Output:
-    """The output for all test windows, and for as many training windows as attackers need."""
-    train = fold.split.train
-    chosen = thinned_positions(len(train), budget.windows, seed)
+def obfuscate_fold(
+    fold: Fold,
+    strength: Strength | None,
+    seed: int,
+    budget: Budget,
+    store: Store | None = None,
+    key: str = "",
+) -> Output:
+    """The output for all test windows, and for as many training windows as attackers need.
+
+    Parameters
+    ----------
+    fold, strength, seed, budget
+        What is obfuscated, how strongly, and how much of it.
+    store, key
+        Where the output is kept, and the part of its name that says which fold and seed it is.
+    """
+    obfuscator, train, test = fold.obfuscator, fold.split.train, fold.split.test
+    store = store or Store()
+    if obfuscator is None:
+        raise Refusal("there is no method to obfuscate with")
+    most = max(1, budget.windows // budget.draws)
+    parts = [chosen_windows(train, most, seed + 1_000 * draw) for draw in range(budget.draws)]
+
+    def once(one: Obfuscator, windows: Windows, part: np.ndarray, seed: int) -> Windows:
+        return store.output(
+            f"{key}, {one.name} {one.seed}, seed {seed} of {len(windows)}, {part.tobytes()!r}",
+            windows.select(part),
+            lambda: obfuscate_some(one, windows, part, strength, seed),
+        )
+
+    def trained(one: Obfuscator, first: int) -> Windows:
+        draws = enumerate(track(parts, f"obfuscating by {one.name}"))
+        seeds = first + 2 * seed
+        return stacked([once(one, train, part, seeds + 100_000 * n) for n, part in draws])
+
+    everything = np.arange(len(test))
+    tests = [
+        once(obfuscator, test, everything, 2 * seed + 1 + 100_000 * draw)
+        for draw in track(range(budget.draws), "obfuscating test windows")
+    ]
+    looks = None
+    if budget.looks > 1:
+        sides, positions = [], np.zeros(0, int)
+        for number, windows in enumerate((train, test)):
+            positions = thinned_positions(len(windows), budget.look_windows, seed)
+            first = 50_000_000 + 2 * seed + number
+            draws = [
+                once(obfuscator, windows, positions, first + 1_000 * draw)
+                for draw in track(range(budget.looks), "obfuscating the same windows again")
+            ]
+            sides.append(same_windows(draws))
+        looks = Looks(sides[0], sides[1], positions)
     return Output(
-        chosen=chosen,
-        train=obfuscate_some(fold.obfuscator, train, chosen, strength, seed=2 * seed),
-        test=fold.obfuscator.obfuscate(fold.split.test, strength, seed=2 * seed + 1),
-        shadow_train=obfuscate_some(fold.shadow, train, chosen, strength, seed=2 * seed + 10_000),
+        chosen=np.concatenate(parts),
+        train=trained(obfuscator, 0),
+        tests=tuple(tests),
+        shadow_train=trained(fold.shadow, 10_000) if fold.shadow else None,
+        looks=looks,
+    )
+
+
+def same_windows(draws: Sequence[Windows]) -> Windows:
+    """Several draws of the same windows: all output of one window is one "recording", in order."""
+    count = len(draws[0])
+    return replace(
+        stacked(draws),
+        recording=np.tile(np.arange(count), len(draws)),
+        start=np.repeat(np.arange(len(draws)), count),
+        recordings=tuple(str(number) for number in range(count)),
+    )
+
+
+def stacked(parts: Sequence[Windows]) -> Windows:
+    """Windows of several draws, one after the other; each draw has recordings of its own.
+
+    Examples
+    --------
+    >>> one = Windows.from_signal(np.zeros((3, 1, 4)))
+    >>> both = stacked([one, one])
+    >>> len(both), both.recording.tolist()
+    (6, [0, 1, 2, 3, 4, 5])
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    sizes = np.cumsum([0, *(part.store.shape[-1] for part in parts)])
+    recordings = len(first.recordings)
+    return replace(
+        first,
+        store=np.concatenate([part.store for part in parts], axis=-1),
+        offset=np.concatenate(
+            [part.offset + size for part, size in zip(parts, sizes, strict=False)]
+        ),
+        start=np.concatenate([part.start for part in parts]),
+        recording=np.concatenate([part.recording + n * recordings for n, part in enumerate(parts)]),
+        recordings=first.recordings * len(parts),
+        labels={
+            name: np.concatenate([part.labels[name] for part in parts]) for name in first.labels
+        },
     )
 
 
@@ -254,6 +413,28 @@ def condition_of(obfuscator: Obfuscator, windows: Windows, chosen: np.ndarray) -
         return obfuscator.condition(windows.select(chosen))
     whole = obfuscator.condition(windows)
     return None if whole is None else whole[chosen]
+
+
+_STRETCH = 60
+"""Windows that follow each other and are chosen together, since attackers learn from sequences."""
+
+
+def chosen_windows(windows: Windows, count: int, seed: int) -> np.ndarray:
+    """Positions of at most about `count` windows: random stretches of recordings.
+
+    >>> chosen_windows(Windows.from_signal(np.zeros((5, 1, 4))), 3, seed=0).tolist()
+    [0, 3, 4]
+    """
+    if len(windows) <= count:
+        return np.arange(len(windows))
+    order = np.lexsort([windows.start, windows.recording])
+    _, first, inverse = np.unique(windows.recording[order], return_index=True, return_inverse=True)
+    stretch = (np.arange(len(order)) - first[inverse]) // _STRETCH
+    number = inverse * (stretch.max() + 1) + stretch
+    _, number = np.unique(number, return_inverse=True)
+    rank = np.random.default_rng(seed).permutation(number.max() + 1)[number]
+    chosen = order[np.argsort(rank, kind="stable")[:count]]
+    return np.sort(chosen)
 
 
 def thinned(windows: Windows, count: int, seed: int) -> Windows:
