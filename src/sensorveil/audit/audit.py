@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.attack import attack, attack_accuracy, run_attacks
+from sensorveil.audit.attack import attack, attack_accuracy
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.criterion import judge_linkage
@@ -34,6 +34,7 @@ from sensorveil.audit.results import (
     TradeOff,
     gaps,
 )
+from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.signals import signal_utility
 from sensorveil.audit.store import Store
 from sensorveil.audit.threat_models import (
@@ -52,6 +53,7 @@ from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.registry import method
+from sensorveil.parallel import cores
 
 PLAIN = ("none", "noise", "downsample", "resample")
 """The plain baselines in every trade-off plot."""
@@ -88,6 +90,8 @@ class AuditSettings:
         The baselines to compare with.
     examples
         Windows to show before and after; they are somebody's data and stand in the result.
+    workers
+        Attackers that work at the same time; 0 means one for each core, or one on a GPU.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -98,6 +102,7 @@ class AuditSettings:
     reidentification_runs: int = 20
     plain: tuple[str, ...] = PLAIN
     examples: int = 3
+    workers: int = 0
 
     def __post_init__(self) -> None:
         if not self.seeds:
@@ -261,7 +266,10 @@ def _audit_split(
     not_asked = dict(material.not_asked)
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
-    found = run_attacks(folds, outputs, attacked, settings.seeds, settings.budget, device, store)
+    workers = settings.workers or (cores() if device == "cpu" else 1)
+    found = run_attacks(
+        folds, outputs, attacked, settings.seeds, settings.budget, device, store, workers
+    )
     attributes = with_bounds(folds, found)
     disjoint = all(fold.unseen_people for fold in folds)
     links: tuple[Linkage, ...] = ()

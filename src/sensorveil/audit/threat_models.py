@@ -336,7 +336,7 @@ def obfuscate_fold(
     if budget.looks > 1:
         sides, positions = [], np.zeros(0, int)
         for number, windows in enumerate((train, test)):
-            positions = thinned_positions(len(windows), budget.look_windows, seed)
+            positions = thinned_positions(len(windows), budget.look_windows, 0)
             first = 50_000_000 + 2 * seed + number
             draws = [
                 once(obfuscator, windows, positions, first + 1_000 * draw)
