@@ -1,0 +1,346 @@
+"""The Bayes risk, estimated by nearest neighbours on learnt features.
+
+In the manner of F-BLEAU (Cherubin, Chatzikokolakis and Palamidessi, 2019): the error of a k-nearest
+neighbour rule converges to the Bayes risk from above where k grows more slowly than the number of
+windows, so the best of several such rules estimates it. In many dimensions neighbours are far
+away. So the rules work on a few learnt coordinates: the scores of cross-fitted linear models on
+spectra, random convolutions and samples, and on products and cosines of their main components.
+
+Everything is learnt and chosen on training windows. So the accuracy on test windows is what an
+attacker reaches, apart from chance, and the best possible accuracy is no lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve
+
+from sensorveil.audit.features import RandomConvolutions, spectral_features
+from sensorveil.audit.results import BayesRisk
+from sensorveil.data.windows import UNKNOWN, Windows, to_real
+from sensorveil.errors import Refusal
+from sensorveil.statistics import accuracy, bootstrap, confusion_by_person, majority
+
+KERNELS, QUICK_KERNELS = 300, 150
+"""Random convolutions."""
+COMPONENTS = 64
+"""Principal components of the samples of a window."""
+LEADING = 10
+"""Principal components of which products and cosines are taken."""
+COSINES = 200
+"""Random cosines."""
+FOLDS = 5
+"""Folds of the training windows, by person or recording."""
+PENALTIES = (0.03, 0.3)
+"""Ridge penalties per training window."""
+POWERS = (1 / 2, 2 / 3, 3 / 4)
+"""Neighbours that are asked, as powers of the number of training windows; and its logarithm."""
+
+
+class WindowFeatures:
+    """Blocks of features of windows, which serve all attributes.
+
+    Parameters
+    ----------
+    train
+        Windows that scaling, components and kernels come from.
+    quick
+        Take fewer kernels.
+    seed, device
+        Of the kernels, and where they work.
+
+    Examples
+    --------
+    >>> windows = Windows.from_signal(np.random.default_rng(0).normal(size=(90, 2, 64)))
+    >>> [block.shape for block in WindowFeatures(windows, quick=True).of(windows)]
+    [(90, 64), (90, 79), (90, 300)]
+    """
+
+    def __init__(
+        self, train: Windows, *, quick: bool = False, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        self.device = device
+        kernels = RandomConvolutions(QUICK_KERNELS if quick else KERNELS, seed, device)
+        self.kernels_ = kernels.fit(train)
+        self.components_ = _Components(_samples(train), COMPONENTS, seed)
+
+    def of(self, windows: Windows) -> list[np.ndarray]:
+        """Main components of the samples, spectral features, random convolutions."""
+        return [
+            self.components_.of(_samples(windows)),
+            spectral_features(windows, self.device),
+            self.kernels_.transform(windows),
+        ]
+
+
+def best_predictions(
+    train: np.ndarray | Sequence[np.ndarray],
+    codes: np.ndarray,
+    test: np.ndarray | Sequence[np.ndarray],
+    *,
+    groups: np.ndarray | None = None,
+    seed: int = 0,
+) -> np.ndarray:
+    """The class of each test window by the nearest-neighbour rule that does best in training.
+
+    Parameters
+    ----------
+    train, test
+        Features (n, d), or several blocks of them.
+    codes
+        The classes of the training windows; UNKNOWN ones are left out.
+    groups
+        What training windows have in common that test windows do not share with them: the person,
+        or the recording. Default: nothing.
+    seed
+        Of folds and cosines.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> true = np.arange(2000) % 2
+    >>> features = rng.normal(size=(2000, 2)) * np.where(true, 3, 1)[:, None]  # equal means
+    >>> found = best_predictions(features[:1000], true[:1000], features[1000:])
+    >>> round(float(np.mean(found == true[1000:])), 2)  # the best possible is 0.80
+    0.8
+    """
+    known = codes != UNKNOWN
+    blocks = [block[known] for block in _listed(train)]
+    classes, code = np.unique(codes[known], return_inverse=True)
+    if len(classes) < 2:
+        raise Refusal("the Bayes risk needs training windows of two classes or more")
+    fold = _folds(np.arange(known.sum()) if groups is None else groups[known], seed)
+    member = np.eye(len(classes))[code]
+    designs = [
+        design
+        for pair in zip(blocks, _listed(test), strict=True)
+        for design in _designs(*pair, seed)
+    ]
+    scores = [_cross_fitted(*design, member, fold) for design in designs]
+    learnt, asked = _discriminants(*(np.hstack(part) for part in zip(*scores, strict=True)), code)
+    sizes = _neighbours(len(learnt) - np.bincount(fold).max())
+    right = np.zeros(len(sizes))
+    for held in np.unique(fold):
+        out = fold == held
+        votes = _votes(learnt[~out], member[~out], learnt[out], sizes)
+        right += (votes.argmax(-1) == code[out]).sum(1)
+    size = sizes[int(right.argmax())]
+    return classes[_votes(learnt, member, asked, [size])[0].argmax(-1)]
+
+
+def predict_attributes(
+    train: Windows,
+    test: Windows,
+    attributes: Sequence[str],
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+) -> dict[str, np.ndarray]:
+    """The predicted codes of the test windows, by attribute; features are computed once.
+
+    Attributes with fewer than two classes in training are left out.
+
+    Parameters
+    ----------
+    train, test
+        Labelled windows to learn from, and windows to predict.
+    attributes
+        The attributes to predict.
+    quick, seed, device
+        As in `WindowFeatures`.
+
+    Examples
+    --------
+    >>> from sensorveil.methods.conformance import example_windows
+    >>> windows = example_windows()
+    >>> found = predict_attributes(windows, windows, ["gender"], quick=True)
+    >>> found["gender"].shape == (len(windows),)
+    True
+    """
+    features = WindowFeatures(train, quick=quick, seed=seed, device=device)
+    learnt, asked = features.of(train), features.of(test)
+    groups = _groups(train, test)
+    return {
+        name: best_predictions(learnt, train.codes(name), asked, groups=groups, seed=seed)
+        for name in attributes
+        if len(np.unique(train.codes(name)[train.codes(name) != UNKNOWN])) > 1
+    }
+
+
+def risk_of_predictions(
+    true: np.ndarray, predicted: np.ndarray, person: np.ndarray, classes: int
+) -> BayesRisk:
+    """Accuracy and advantage with intervals over people.
+
+    Parameters
+    ----------
+    true, person
+        The class and the person of each test window.
+    predicted
+        What was predicted, (seeds, n).
+    classes
+        The number of classes.
+
+    Examples
+    --------
+    >>> true = np.array([0, 0, 1, 1])
+    >>> risk = risk_of_predictions(true, np.array([[0, 0, 1, 0]]), np.arange(4), 2)
+    >>> risk.accuracy.value, risk.advantage.value
+    (0.75, 0.25)
+    """
+    tables = np.stack([confusion_by_person(true, one, person, classes) for one in predicted])
+    right = bootstrap(tables, accuracy)
+    return BayesRisk(right, right.above(float(majority(tables.sum((0, 1))))))
+
+
+def bayes_risk(
+    train: Windows,
+    test: Windows,
+    attribute: str,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+) -> BayesRisk:
+    """The estimate for one attribute; for several, `predict_attributes` is faster.
+
+    Parameters
+    ----------
+    train, test
+        Labelled windows to learn from, and windows to predict.
+    attribute
+        The attribute.
+    quick, seed, device
+        As in `WindowFeatures`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> def windows(count):
+    ...     codes = np.arange(count) % 2
+    ...     signal = rng.normal(size=(count, 1, 64)) + 4 * codes[:, None, None]
+    ...     return Windows.from_signal(signal, {"gender": codes})
+    >>> bayes_risk(windows(200), windows(100), "gender", quick=True).accuracy.value
+    1.0
+    """
+    options = {"quick": quick, "seed": seed, "device": device}
+    found = predict_attributes(train, test, [attribute], **options)
+    if not found:
+        raise Refusal(f"attribute '{attribute}' has one class only in the training windows")
+    true, classes = test.codes(attribute), len(test.classes[attribute])
+    return risk_of_predictions(true, found[attribute][None], test.subject, classes)
+
+
+class _Components:
+    """Principal components of standardised numbers, each of deviation 1."""
+
+    def __init__(self, values: np.ndarray, count: int, seed: int) -> None:
+        from sklearn.decomposition import PCA
+
+        self.mean, self.deviation = values.mean(0), values.std(0)
+        self.deviation[self.deviation < 1e-9] = 1
+        count = min(count, *values.shape)
+        self.pca = PCA(count, whiten=True, svd_solver="randomized", random_state=seed)
+        self.pca.fit((values - self.mean) / self.deviation)
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        return self.pca.transform((values - self.mean) / self.deviation)
+
+
+def _samples(windows: Windows) -> np.ndarray:
+    return to_real(windows.recorded.signal).reshape(len(windows), -1)
+
+
+def _listed(blocks: np.ndarray | Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    return [blocks] if isinstance(blocks, np.ndarray) else blocks
+
+
+def _groups(train: Windows, test: Windows) -> np.ndarray | None:
+    """The person where the test has other people, the recording where it has other recordings."""
+    for name in ("subject", "recording"):
+        own = getattr(train, name)
+        if not np.isin(own, getattr(test, name)).any():
+            return np.asarray(own)
+    return None
+
+
+def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
+    """The fold of each window; groups stay whole."""
+    names, index = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        names = index = np.arange(len(groups))
+    return np.asarray(np.random.default_rng(seed).permutation(len(names))[index] % FOLDS)
+
+
+def _designs(
+    train: np.ndarray, test: np.ndarray, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The features themselves, products of their main components, and random cosines of them."""
+    leading = _Components(train, LEADING, seed)
+    few = leading.of(train), leading.of(test)
+    first, second = np.triu_indices(few[0].shape[1])
+    products = [part[:, first] * part[:, second] for part in few]
+    rng = np.random.default_rng(seed)
+    turns = rng.normal(size=(few[0].shape[1], COSINES)) / np.sqrt(few[0].shape[1])
+    shift = rng.uniform(0, 2 * np.pi, COSINES)
+    cosines = [np.cos(part @ turns + shift) for part in few]
+    return [_standardised(*pair) for pair in ((train, test), products, cosines)]
+
+
+def _standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In units of the training windows; a value far out counts as 8 deviations."""
+    mean, deviation = train.mean(0), train.std(0)
+    deviation[deviation < 1e-9] = 1
+    first, second = ((part - mean) / deviation for part in (train, test))
+    return np.clip(first, -8, 8), np.clip(second, -8, 8)
+
+
+def _cross_fitted(
+    train: np.ndarray, test: np.ndarray, member: np.ndarray, fold: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ridge regression on the classes: scores by the other folds, and by the mean of all."""
+    inner, outer = train.T @ train, train.T @ (member - member.mean(0))
+    own, asked = [], []
+    for penalty in PENALTIES:
+        scores, mean = np.empty(member.shape), np.zeros(outer.shape)
+        for held in np.unique(fold):
+            out = fold == held
+            kept = inner - train[out].T @ train[out] + penalty * len(train) * np.eye(len(inner))
+            target = outer - train[out].T @ (member[out] - member.mean(0))
+            weights = solve(kept, target, assume_a="pos")
+            scores[out] = train[out] @ weights
+            mean += weights / len(np.unique(fold))
+        own.append(scores)
+        asked.append(test @ mean)
+    return np.hstack(own), np.hstack(asked)
+
+
+def _discriminants(
+    train: np.ndarray, test: np.ndarray, code: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One coordinate fewer than classes, with unit deviation within classes."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(train, code)
+    return model.transform(train), model.transform(test)
+
+
+def _neighbours(count: int) -> list[int]:
+    """Numbers of neighbours for so many windows to learn from, odd ones: fewer ties."""
+    sizes = [np.log(count), *(count**power for power in POWERS)]
+    return sorted({min(int(size) // 2 * 2 + 1, count) for size in sizes})
+
+
+def _votes(
+    train: np.ndarray, member: np.ndarray, test: np.ndarray, sizes: Sequence[int]
+) -> np.ndarray:
+    """Neighbours of each class, (sizes, n, classes)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    near = NearestNeighbors(n_neighbors=max(sizes)).fit(train)
+    order = near.kneighbors(test, return_distance=False)
+    steps = np.split(order, sizes[:-1], axis=1) if len(sizes) > 1 else [order]
+    return np.cumsum([member[step].sum(1) for step in steps], axis=0)
