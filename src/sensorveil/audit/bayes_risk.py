@@ -26,7 +26,7 @@ from sensorveil.statistics import accuracy, bootstrap, confusion_by_person, majo
 KERNELS, QUICK_KERNELS = 300, 150
 """Random convolutions."""
 COMPONENTS = 64
-"""Principal components of the samples of a window."""
+"""Principal components of the samples of a window, and those of which squares are taken."""
 LEADING = 10
 """Principal components of which products and cosines are taken."""
 COSINES = 200
@@ -113,21 +113,11 @@ def best_predictions(
         raise Refusal("the Bayes risk needs training windows of two classes or more")
     fold = _folds(np.arange(known.sum()) if groups is None else groups[known], seed)
     member = np.eye(len(classes))[code]
-    designs = [
-        design
-        for pair in zip(blocks, _listed(test), strict=True)
-        for design in _designs(*pair, seed)
-    ]
-    scores = [_cross_fitted(*design, member, fold) for design in designs]
-    learnt, asked = _discriminants(*(np.hstack(part) for part in zip(*scores, strict=True)), code)
-    sizes = _neighbours(len(learnt) - np.bincount(fold).max())
-    right = np.zeros(len(sizes))
-    for held in np.unique(fold):
-        out = fold == held
-        votes = _votes(learnt[~out], member[~out], learnt[out], sizes)
-        right += (votes.argmax(-1) == code[out]).sum(1)
-    size = sizes[int(right.argmax())]
-    return classes[_votes(learnt, member, asked, [size])[0].argmax(-1)]
+    learnt, asked = _learnt(blocks, _listed(test), member, code, fold, seed)
+    rules = [_Rule(learnt, asked, member, code, fold)]
+    if len(blocks) == 1 and blocks[0].shape[1] <= LEADING:  # near enough as they are
+        rules.append(_Rule(*_standardised(blocks[0], _listed(test)[0]), member, code, fold))
+    return np.asarray(classes[max(rules, key=lambda rule: rule.right).predictions()])
 
 
 def predict_attributes(
@@ -242,12 +232,12 @@ class _Components:
 
         self.mean, self.deviation = values.mean(0), values.std(0)
         self.deviation[self.deviation < 1e-9] = 1
-        count = min(count, *values.shape)
-        self.pca = PCA(count, whiten=True, svd_solver="randomized", random_state=seed)
+        self.count = min(count, *values.shape)
+        self.pca = PCA(self.count, whiten=True, svd_solver="randomized", random_state=seed)
         self.pca.fit((values - self.mean) / self.deviation)
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        return self.pca.transform((values - self.mean) / self.deviation)
+        return np.asarray(self.pca.transform((values - self.mean) / self.deviation))
 
 
 def _samples(windows: Windows) -> np.ndarray:
@@ -275,19 +265,42 @@ def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
     return np.asarray(np.random.default_rng(seed).permutation(len(names))[index] % FOLDS)
 
 
+def _learnt(
+    train: Sequence[np.ndarray],
+    test: Sequence[np.ndarray],
+    member: np.ndarray,
+    code: np.ndarray,
+    fold: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Discriminants of the scores by all designs of all blocks: fewer than classes."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    designs = [d for pair in zip(train, test, strict=True) for d in _designs(*pair, seed)]
+    scores = [_cross_fitted(*design, member, fold) for design in designs]
+    own, asked = (np.hstack(part) for part in zip(*scores, strict=True))
+    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(own, code)
+    return model.transform(own), model.transform(asked)
+
+
 def _designs(
     train: np.ndarray, test: np.ndarray, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The features themselves, products of their main components, and random cosines of them."""
-    leading = _Components(train, LEADING, seed)
-    few = leading.of(train), leading.of(test)
-    first, second = np.triu_indices(few[0].shape[1])
-    products = [part[:, first] * part[:, second] for part in few]
+    """The features, then squares, products and random cosines of their main components."""
+    components = _Components(train, COMPONENTS, seed)
     rng = np.random.default_rng(seed)
-    turns = rng.normal(size=(few[0].shape[1], COSINES)) / np.sqrt(few[0].shape[1])
+    leading = min(LEADING, components.count)
+    first, second = np.triu_indices(leading, 1)
+    # Frequencies differ widely, since nobody knows how fast the share of a class changes.
+    turns = rng.normal(size=(leading, COSINES)) / np.sqrt(leading)
+    turns *= np.exp(rng.uniform(-1, 2, COSINES))
     shift = rng.uniform(0, 2 * np.pi, COSINES)
-    cosines = [np.cos(part @ turns + shift) for part in few]
-    return [_standardised(*pair) for pair in ((train, test), products, cosines)]
+    squares, cosines = [], []
+    for part in (components.of(train), components.of(test)):
+        few = part[:, :leading]
+        squares.append(np.hstack([part**2, few[:, first] * few[:, second]]))
+        cosines.append(np.cos(few @ turns + shift))
+    return [_standardised(*pair) for pair in ((train, test), squares, cosines)]
 
 
 def _standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -318,14 +331,29 @@ def _cross_fitted(
     return np.hstack(own), np.hstack(asked)
 
 
-def _discriminants(
-    train: np.ndarray, test: np.ndarray, code: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """One coordinate fewer than classes, with unit deviation within classes."""
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+class _Rule:
+    """Nearest neighbours in one space, as many as do best in cross-validation."""
 
-    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(train, code)
-    return model.transform(train), model.transform(test)
+    def __init__(
+        self,
+        train: np.ndarray,
+        test: np.ndarray,
+        member: np.ndarray,
+        code: np.ndarray,
+        fold: np.ndarray,
+    ) -> None:
+        self.spaces = (train, member, test)
+        sizes = _neighbours(len(train) - np.bincount(fold).max())
+        right = np.zeros(len(sizes))
+        for held in np.unique(fold):
+            out = fold == held
+            votes = _votes(train[~out], member[~out], train[out], sizes)
+            right += (votes.argmax(-1) == code[out]).sum(1)
+        self.right, self.size = right.max(), sizes[int(right.argmax())]
+
+    def predictions(self) -> np.ndarray:
+        """The position of each test window's class."""
+        return np.asarray(_votes(*self.spaces, [self.size])[0].argmax(-1))
 
 
 def _neighbours(count: int) -> list[int]:
