@@ -25,9 +25,11 @@ from sensorveil.statistics import accuracy, bootstrap, confusion_by_person, majo
 
 KERNELS = 150
 """Random convolutions."""
+SAMPLES = 2_000
+"""Samples of a window of which principal components are taken."""
 COMPONENTS = 64
 """Principal components of the samples of a window, and those of which squares are taken."""
-LEADING = 10
+LEADING = 16
 """Principal components of which products and cosines are taken."""
 COSINES = 200
 """Random cosines."""
@@ -115,10 +117,10 @@ def best_predictions(
     spaces = [_learnt(pairs, code, fold, seed)] if pairs else []
     if len(pairs) == 1 and pairs[0][0].shape[1] <= LEADING:  # near enough as they are
         spaces.append(_standardised(*pairs[0]))
-    rules = [(*_best_size(own, code, fold), own, asked) for own, asked in spaces]
-    right, size, own, asked = max(rules, key=lambda rule: rule[0], default=(0, 0, None, None))
-    if own is None or asked is None or right <= counts.max():
+    scored = [_best_size(own, code, fold) for own, _ in spaces]
+    if max(scored, default=(0, 0))[0] <= counts.max():
         return np.full(len(_listed(test)[0]), classes[counts.argmax()])
+    (_, size), (own, asked) = max(zip(scored, spaces, strict=True), key=lambda rule: rule[0])
     return np.asarray(classes[_votes(own, code, asked, [size])[0].argmax(-1)])
 
 
@@ -252,20 +254,27 @@ def _mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _samples(windows: Windows) -> np.ndarray:
-    return to_real(windows.recorded.signal).reshape(len(windows), -1)
+    """The samples of each window, evenly thinned to about `SAMPLES` where there are more."""
+    parts = [to_real(part).reshape(len(part), -1) for part in windows.recorded.batches(500)]
+    step = -(-parts[0].shape[1] // SAMPLES)
+    return np.concatenate([part[:, ::step] for part in parts])
 
 
 def _listed(blocks: np.ndarray | Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     return [blocks] if isinstance(blocks, np.ndarray) else blocks
 
 
-def _groups(train: Windows, test: Windows) -> np.ndarray | None:
-    """The person where the test has other people, the recording where it has other recordings."""
+def _groups(train: Windows, test: Windows) -> np.ndarray:
+    """The person where the test has other people, the recording where it has other recordings.
+
+    Elsewhere pieces of recordings: windows that overlap are nearly the same.
+    """
     for name in ("subject", "recording"):
         own = getattr(train, name)
         if not np.isin(own, getattr(test, name)).any():
             return np.asarray(own)
-    return None
+    piece = train.start // (5 * train.length)
+    return np.asarray(train.recording * (piece.max() + 1) + piece)
 
 
 def _folds(groups: np.ndarray, seed: int) -> np.ndarray:
