@@ -302,7 +302,7 @@ def tpr_at_fpr(
     strata: np.ndarray | None = None,
     fpr: float = 0.01,
 ) -> Estimate:
-    """True positive rate at a low false positive rate, the mean over classes of one against the rest.
+    """True positive rate at a low false positive rate, mean over classes of one against the rest.
 
     The threshold is the lowest one at which the false positive rate is at most `fpr`. Windows with
     equal scores are all above it or all below it, and nothing is interpolated, so the rate is never
@@ -333,7 +333,7 @@ def tpr_at_fpr(
 
 
 Part = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From scores, positives, persons and weights of people (draws, people) to hits and their number."""
+"""From scores, positives, persons and weights (draws, people) to hits and how many there could be."""
 
 
 def _mean_over_classes(
