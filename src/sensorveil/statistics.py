@@ -333,7 +333,7 @@ def tpr_at_fpr(
 
 
 Part = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From scores, positives, persons and weights (draws, people) to hits and how many there could be."""
+"""From scores, positives, persons and weights (draws, people) to hits and how many can be."""
 
 
 def _mean_over_classes(
