@@ -28,6 +28,7 @@ from sensorveil.statistics import (
     rank1_hits,
     rank_counts,
     recall_by_class,
+    tpr_at_fpr,
 )
 
 
@@ -185,6 +186,66 @@ def test_only_windows_of_one_stratum_are_compared():
     assert apart.value == pytest.approx(np.average(each, weights=counts))
     assert apart.low < apart.value < apart.high
     assert auc_over_people(scores, true, person).value < apart.value - 0.05
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0, 2.0, 4.0])
+def test_true_positives_of_two_gaussians(distance: float) -> None:
+    """The mean is over both directions; 30 intervals of 95% cover the closed form."""
+    true, person = np.repeat([0, 1], 5000), np.arange(10_000) % 50
+    generator, normal = np.random.default_rng(0), NormalDist()
+    wanted = normal.cdf(distance - normal.inv_cdf(0.99))
+    found = []
+    for _ in range(30):
+        score = generator.normal(size=10_000) + distance * true
+        found.append(tpr_at_fpr(np.stack([-score, score], axis=1)[None], true, person))
+    assert np.mean([one.value for one in found]) == pytest.approx(wanted, abs=0.006)
+    assert np.mean([one.low <= wanted <= one.high for one in found]) > 0.83
+
+
+def slow_tpr(score: np.ndarray, positive: np.ndarray, fpr: float) -> float:
+    """Every value as the threshold."""
+    allowed = [t for t in np.unique(score) if (score[~positive] >= t).mean() <= fpr]
+    return float((score[positive] >= min(allowed, default=np.inf)).mean())
+
+
+@pytest.mark.parametrize("levels", [20, 400, 10_000])
+def test_true_positives_against_every_threshold(levels: int) -> None:
+    """With many ties and with none; at two seeds; windows without a class play no part."""
+    generator = np.random.default_rng(levels)
+    true = generator.integers(UNKNOWN, 3, 1500)
+    scores = generator.integers(levels, size=(2, 1500, 3))
+    scores[:, np.arange(1500), true] += levels // 3
+    each = [
+        slow_tpr(table[true >= 0, c], true[true >= 0] == c, 0.05)
+        for table in scores
+        for c in range(3)
+    ]
+    found = tpr_at_fpr(scores, true, np.arange(1500) % 30, fpr=0.05)
+    assert found.value == pytest.approx(np.mean(each))
+    assert found.low < found.value < found.high
+
+
+def test_equal_scores_catch_nobody() -> None:
+    true = np.arange(400) % 2
+    assert tpr_at_fpr(np.zeros((1, 400, 2)), true, np.arange(400) % 20).high == 0
+
+
+def test_each_stratum_has_its_threshold() -> None:
+    generator = np.random.default_rng(5)
+    true, fold = generator.integers(0, 2, 4000), np.arange(4000) // 2000
+    score = 3 * true + generator.normal(size=4000)
+    scores = np.stack([-score, score], axis=1)[None]
+    leaning = scores + 5 * fold[None, :, None] * np.array([-1, 1])
+    person = np.arange(4000) % 50
+    apart = tpr_at_fpr(leaning, true, person, fold).value
+    assert apart == pytest.approx(tpr_at_fpr(scores, true, person, fold).value)
+    each = [
+        slow_tpr(sign * score[fold == f], true[fold == f] == c, 0.01)
+        for c, sign in ((0, -1), (1, 1))
+        for f in (0, 1)
+    ]
+    assert apart == pytest.approx(np.mean(each), abs=0.01)  # the folds are nearly as large
+    assert tpr_at_fpr(leaning, true, person).value < apart - 0.2
 
 
 def test_paired_differences():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -227,6 +228,11 @@ def rank_counts(scores: np.ndarray, genuine: np.ndarray, person: np.ndarray) -> 
     below = np.searchsorted(ordered, scores, side="left")
     up_to = np.searchsorted(ordered, scores, side="right")
     where = ((below + up_to) / 2 / len(scores) * BINS).astype(int)  # always below BINS
+    return _counts_by_person(where, genuine, person)
+
+
+def _counts_by_person(where: np.ndarray, genuine: np.ndarray, person: np.ndarray) -> np.ndarray:
+    """Counts (people, 2, BINS) of each person's genuine and impostor scores in each bin."""
     people, index = np.unique(person, return_inverse=True)
     counts = np.zeros((len(people), 2, BINS), int)
     np.add.at(counts, (index, np.where(genuine, 0, 1), where), 1)
@@ -286,6 +292,58 @@ def auc_over_people(
     strata
         Only windows of the same stratum are compared with each other.
     """
+    return _mean_over_classes(_won_pairs, scores, true, person, strata)
+
+
+def tpr_at_fpr(
+    scores: np.ndarray,
+    true: np.ndarray,
+    person: np.ndarray,
+    strata: np.ndarray | None = None,
+    fpr: float = 0.01,
+) -> Estimate:
+    """True positive rate at a low false positive rate, mean over classes of one against the rest.
+
+    The threshold is the lowest one at which the false positive rate is at most `fpr`. Windows with
+    equal scores are all above it or all below it, and nothing is interpolated, so the rate is never
+    too high. With fewer than 1 / `fpr` negatives, none of them may lie above.
+
+    Parameters
+    ----------
+    scores
+        Of each class, (seeds, n, classes).
+    true, person
+        The class and the person of each window.
+    strata
+        Each stratum has a threshold of its own: folds have other attackers, and an attacker who
+        knows the kept class can set the threshold by it. Default: one threshold.
+    fpr
+        The false positive rate.
+
+    Examples
+    --------
+    >>> true = np.repeat([0, 1], 200)
+    >>> score = np.arange(400) % 200 + 100 * true
+    >>> scores = np.stack([-score, score], axis=1)[None]
+    >>> round(tpr_at_fpr(scores, true, np.arange(400) % 10).value, 3)  # 102 of 200 lie above 197
+    0.51
+    """
+    part = partial(_true_positives, fpr=fpr)
+    return _mean_over_classes(part, scores, true, person, strata)
+
+
+Part = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From scores, positives, persons and weights (draws, people) to hits and how many can be."""
+
+
+def _mean_over_classes(
+    part: Part,
+    scores: np.ndarray,
+    true: np.ndarray,
+    person: np.ndarray,
+    strata: np.ndarray | None,
+) -> Estimate:
+    """A share of hits over all strata, the mean over classes and seeds; people are drawn."""
     rng = np.random.default_rng(0)  # the same people for every figure
     known = true != UNKNOWN
     people, index = np.unique(person[known], return_inverse=True)
@@ -297,7 +355,7 @@ def auc_over_people(
         [
             _mean(
                 [
-                    _area(table[known][:, c], true[known] == c, index, weights, places)
+                    _share(part, table[known][:, c], true[known] == c, index, weights, places)
                     for c in classes
                 ]
             )
@@ -318,33 +376,59 @@ def _mean(curves: list[np.ndarray]) -> np.ndarray:
         return np.where(drawn, table, 0).sum(0) / drawn.sum(0)
 
 
-def _area(
+def _share(
+    part: Part,
     scores: np.ndarray,
     positive: np.ndarray,
     person: np.ndarray,
     weights: np.ndarray,
     strata: np.ndarray,
 ) -> np.ndarray:
-    """The area for each row of people's weights, from counts of ranks within each of the strata.
+    """The share of hits for each row of people's weights, added up over the strata."""
+    hits, total = np.zeros(len(weights)), np.zeros(len(weights))
+    for place in np.unique(strata):
+        here = strata == place
+        if positive[here].all() or not positive[here].any():
+            continue  # nobody to compare with
+        people, index = np.unique(person[here], return_inverse=True)
+        hits_here, total_here = part(scores[here], positive[here], index, weights[:, people])
+        hits, total = hits + hits_here, total + total_here
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return hits / total
+
+
+def _won_pairs(
+    scores: np.ndarray, positive: np.ndarray, person: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs in which the positive scores higher, by counts of ranks, and the number of pairs.
 
     The first row, where each person counts once, is exact.
     """
-    won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
-    for place in np.unique(strata):
-        here = strata == place
-        there, positives = person[here], positive[here]
-        if positives.all() or not positives.any():
-            continue  # nobody to compare with
-        people = np.unique(there)
-        counts = rank_counts(scores[here], positives, there)
-        pos, neg = (weights[:, people] @ counts[:, side].astype(float) for side in (0, 1))
-        won_here = (pos * (np.cumsum(neg, axis=1) - neg / 2)).sum(1)
-        pairs_here = pos.sum(1) * neg.sum(1)
-        exact = auc(scores[here], positives, np.ones((1, len(there))))[0]
-        won_here[0] = exact * pairs_here[0]
-        won, pairs = won + won_here, pairs + pairs_here
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return won / pairs
+    counts = rank_counts(scores, positive, person)
+    pos, neg = (weights @ counts[:, side].astype(float) for side in (0, 1))
+    won = (pos * (np.cumsum(neg, axis=1) - neg / 2)).sum(1)
+    pairs = pos.sum(1) * neg.sum(1)
+    won[0] = auc(scores, positive, np.ones((1, len(scores))))[0] * pairs[0]
+    return won, pairs
+
+
+def _true_positives(
+    scores: np.ndarray, positive: np.ndarray, person: np.ndarray, weights: np.ndarray, fpr: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positives above the threshold, and the number of positives.
+
+    Windows are counted by how many negatives score as high or higher, on a logarithmic scale: up to
+    about a hundred of them, each number has a bin of its own.
+    """
+    negatives = np.sort(-scores[~positive])
+    as_high = np.searchsorted(negatives, -scores, side="right")
+    where = (np.log1p(as_high) / np.log1p(len(negatives)) * (BINS - 1)).astype(int)
+    counts = _counts_by_person(where, positive, person)
+    pos, neg = (weights @ counts[:, side].astype(float) for side in (0, 1))
+    false = np.cumsum(neg, axis=1)
+    above = false <= fpr * false[:, -1:] + 1e-9
+    drawn = false[:, -1] > 0  # without a negative there is no threshold
+    return (pos * above).sum(1) * drawn, pos.sum(1) * drawn
 
 
 class PairedDifference(NamedTuple):
