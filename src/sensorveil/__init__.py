@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sensorveil.version import __version__
 
 if TYPE_CHECKING:
+    from sensorveil.audit.given import audit_windows
     from sensorveil.data import load
     from sensorveil.methods.aae import AAE
     from sensorveil.methods.base import Obfuscator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sensorveil.methods.seal import Seal
 
 _MODULES = {
+    "audit.given": ("audit_windows",),
     "data": ("load",),
     "methods.aae": ("AAE",),
     "methods.base": ("Obfuscator",),
@@ -76,6 +78,7 @@ __all__ = [
     "Resample",
     "Seal",
     "__version__",
+    "audit_windows",
     "list_methods",
     "load",
     "load_run",

@@ -13,6 +13,7 @@ import numpy as np
 
 from sensorveil.audit.attack import attack, attack_accuracy
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
+from sensorveil.audit.bayes_risk import predict_attributes, risk_of_predictions
 from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
@@ -26,12 +27,17 @@ from sensorveil.audit.reidentification import (
     obscurenet_reidentification,
 )
 from sensorveil.audit.results import (
+    HIDDEN,
+    INCONCLUSIVE,
+    MAX_ADVANTAGE,
+    AttributeAudit,
     Audit,
     Example,
     Linkage,
     Reidentification,
     SplitAudit,
     TradeOff,
+    Verdict,
     gaps,
 )
 from sensorveil.audit.runner import run_attacks
@@ -47,6 +53,7 @@ from sensorveil.audit.threat_models import (
     thinned_positions,
     train_shadow_obfuscator,
 )
+from sensorveil.audit.truth import pooled_codes
 from sensorveil.audit.utility import information, kept_attribute
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -63,6 +70,9 @@ LINKAGE_DRAWS = 5
 
 GIVEN = "given output"
 """What output is called that something else made."""
+
+BAYES_WINDOWS = 3_000
+"""The most training windows for the estimate of the best accuracy."""
 
 TRADE_OFF_WINDOWS = 4_000
 """The most test windows for a point of the trade-off plot, since methods can be slow."""
@@ -270,7 +280,7 @@ def _audit_split(
     found = run_attacks(
         folds, outputs, attacked, settings.seeds, settings.budget, device, store, workers
     )
-    attributes = with_bounds(folds, found)
+    attributes = with_bounds(folds, with_bayes_risk(folds, outputs, found, settings, device))
     disjoint = all(fold.unseen_people for fold in folds)
     links: tuple[Linkage, ...] = ()
     if disjoint:
@@ -329,6 +339,51 @@ def _audit_split(
         examples=_examples(first.split.test, output.test, settings.examples),
         not_asked=not_asked,
     )
+
+
+def with_bayes_risk(
+    folds: Sequence[Fold],
+    outputs: Mapping[tuple[int, int], Output],
+    found: Sequence[AttributeAudit],
+    settings: AuditSettings,
+    device: str,
+) -> tuple[AttributeAudit, ...]:
+    """Each attribute with an estimate of the best accuracy that needs no attacker.
+
+    It is taken of the first seed, and of some training windows. It can make a verdict of `hidden`
+    inconclusive, and never the other way round.
+    """
+    names, seed = [part.attribute for part in found], settings.seeds[0]
+    sides: list[dict[str, list[np.ndarray]]] = [{}, {}]
+    for number, fold in enumerate(folds):
+        output = outputs[number, seed]
+        raw = (fold.split.train.select(np.unique(output.chosen)), fold.split.test)
+        for side, (train, test) in zip(sides, (raw, (output.train, output.test)), strict=True):
+            few = thinned(train, BAYES_WINDOWS, seed)
+            predicted = predict_attributes(few, test, names, seed=seed, device=device)
+            for name in names:
+                codes = predicted.get(name, np.zeros(len(test), int))
+                side.setdefault(name, []).append(codes)
+    done = []
+    for part in found:
+        true = pooled_codes(folds, part.attribute)
+        person = np.concatenate([fold.split.test.subject for fold in folds])
+        before, after = (
+            risk_of_predictions(
+                true, np.concatenate(side[part.attribute])[None], person, len(part.classes)
+            )
+            for side in sides
+        )
+        bayes = replace(after, raw_accuracy=before.accuracy)
+        verdict = part.verdict
+        if verdict.status == HIDDEN and bayes.advantage.low > MAX_ADVANTAGE:
+            verdict = Verdict(
+                INCONCLUSIVE,
+                "an estimate of the best accuracy is more than 2 points above the majority"
+                " baseline, though no attacker finds a leak",
+            )
+        done.append(replace(part, bayes=bayes, verdict=verdict))
+    return tuple(done)
 
 
 def _linkage(

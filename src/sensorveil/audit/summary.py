@@ -31,6 +31,7 @@ from sensorveil.statistics import (
     bootstrap,
     confusion_by_person,
     majority,
+    tpr_at_fpr,
 )
 
 _HALVES = 50
@@ -216,6 +217,7 @@ def attack_estimates(truth: Truth, predictions: Predictions, tables: np.ndarray)
         balanced_accuracy=bootstrap(tables, balanced_accuracy),
         auc=auc_over_people(balanced, truth.codes, truth.person, strata(truth)),
         overall_auc=auc_over_people(balanced, truth.codes, truth.person, truth.fold),
+        tpr_at_1pct=tpr_at_fpr(balanced, truth.codes, truth.person, truth.fold),
     )
 
 

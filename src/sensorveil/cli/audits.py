@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,30 +16,50 @@ from sensorveil.errors import Refusal
 from sensorveil.files import check_place, check_replaceable
 
 if TYPE_CHECKING:
+    from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.results import Audit, SplitAudit
     from sensorveil.data.splits import Split
+    from sensorveil.data.windows import Windows
     from sensorveil.methods.base import Obfuscator
 
 Part = tuple[list["Obfuscator"], list["Split"]]
 
 
 def audit(
-    run: Annotated[list[Path], typer.Argument(help="A run folder; several are folds to pool.")],
     out: Annotated[
         Path, typer.Option("--out", help="The folder to write audit.json and the page.")
     ],
+    run: Annotated[
+        list[Path] | None, typer.Argument(help="A run folder; several are folds to pool.")
+    ] = None,
     data: given.Data = "",
     source: given.Source = None,
     option: given.Options = None,
+    original: Annotated[
+        Path | None, typer.Option(help="In place of a run: the .toml of a table of raw recordings.")
+    ] = None,
+    obfuscated: Annotated[
+        Path | None, typer.Option(help="The .toml of the same table, obfuscated by anything.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Without a run: attributes to keep.")
+    ] = None,
+    hide: Annotated[
+        list[str] | None, typer.Option(help="Without a run: attributes to hide.")
+    ] = None,
+    train_original: Annotated[
+        Path | None, given.Rare(help="A raw table for attackers to learn from.")
+    ] = None,
+    train_obfuscated: Annotated[Path | None, given.Rare(help="The same table, obfuscated.")] = None,
     quick: given.Quick = False,
     second_split: Annotated[
-        str, typer.Option(help="A second split, trained anew and shown too; 'none' for no second.")
+        str, given.Rare(help="A second split, trained anew and shown too; 'none' for no second.")
     ] = "",
     shadow_run: Annotated[
         list[Path] | None,
-        typer.Option(
+        given.Rare(
             help="A run like the audited one with another seed, for lazy attackers; trained if"
-            " not given."
+            " not given and not quick."
         ),
     ] = None,
     strength: given.Strength = None,
@@ -54,11 +75,13 @@ def audit(
     quiet: given.Quiet = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Runs attackers, from ignorant to fully informed, on a run's output and writes a page."""
-    import sensorveil
-    from sensorveil.audit.audit import AuditSettings, audit_runs
+    """Runs attackers on a run's output, or on any obfuscated table, and writes a page.
+
+    An audit that was stopped goes on when the same command is given again; until it is done, what
+    it has lies beside the result, in a folder that ends in '.unfinished'.
+    """
+    from sensorveil.audit.audit import AuditSettings
     from sensorveil.audit.results import INCONCLUSIVE
-    from sensorveil.audit.threat_models import check_shadows
     from sensorveil.conditions import conditions
     from sensorveil.files import written_folder
 
@@ -73,22 +96,33 @@ def audit(
     if max_advantage is not None and not 0 <= max_advantage <= 1:
         raise Refusal(f"--max-advantage is {max_advantage}; give a share between 0 and 1")
     device = given.check_device(device)
-    obfuscators, splits = load_parts(run, device, data, source, option)
-    others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
-    check_shadows(obfuscators, others)
     settings = AuditSettings.for_two_cores() if quick else AuditSettings()
     settings = replace(settings, examples=examples)
     if seeds:
         settings = replace(settings, seeds=tuple(range(seeds)))
-    parts: list[Part] = [(obfuscators, splits)]
+    unfinished = out.with_name(f"{out.name}.unfinished")
     with screen.bars():
-        second = _second_split(second_split, quick, splits[0])
-        if second:
-            parts.append(_retrained(obfuscators[0], second, data, source, option))
-        found = audit_runs(parts, settings, strengths, device, others)
+        if original or obfuscated:
+            if run or not (original and obfuscated):
+                raise Refusal("give a run, or both --original and --obfuscated")
+            training = (train_original, train_obfuscated)
+            found = _audit_tables(
+                (original, obfuscated), training, keep, hide, settings, device, unfinished
+            )
+        else:
+            if not run:
+                raise Refusal("give a run folder, or --original and --obfuscated")
+            if keep or hide:
+                raise Refusal("--keep and --hide are those of the run; leave them out")
+            obfuscators, splits = load_parts(run, device, data, source, option)
+            again = second_split, data, source, option
+            found = _audit_runs(
+                obfuscators, splits, again, shadow_run, settings, strengths, device, unfinished
+            )
     found = replace(found, conditions=conditions(device))
     with written_folder(out, replace=True) as folder:
         write_audit(found, folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
     print_audit(screen, found)
     screen.say(f"The page: {out / 'audit.html'}")
     screen.result(found.as_dict())
@@ -96,6 +130,60 @@ def audit(
         found.verdict().status == INCONCLUSIVE or not found.worst_advantage() <= max_advantage
     ):
         raise typer.Exit(1)  # an inconclusive audit does not pass
+
+
+def _audit_runs(
+    obfuscators: list[Obfuscator],
+    splits: list[Split],
+    again: tuple[str, str, Path | None, list[str] | None],
+    shadow_run: list[Path] | None,
+    settings: AuditSettings,
+    strengths: dict[str, float],
+    device: str,
+    unfinished: Path,
+) -> Audit:
+    import sensorveil
+    from sensorveil.audit.audit import audit_runs
+    from sensorveil.audit.threat_models import check_shadows
+
+    others = [sensorveil.load_run(place, device) for place in shadow_run or ()]
+    check_shadows(obfuscators, others)
+    parts: list[Part] = [(obfuscators, splits)]
+    asked, data, source, option = again
+    second = _second_split(asked, settings.quick, splits[0])
+    if second:
+        parts.append(_retrained(obfuscators[0], second, data, source, option))
+    return audit_runs(parts, settings, strengths, device, others, unfinished)
+
+
+def _audit_tables(
+    tables: tuple[Path, Path],
+    training: tuple[Path | None, Path | None],
+    keep: list[str] | None,
+    hide: list[str] | None,
+    settings: AuditSettings,
+    device: str,
+    unfinished: Path,
+) -> Audit:
+    from sensorveil.audit.given import audit_windows, lined_up
+    from sensorveil.data.catalog import load_whole
+
+    def windows(place: Path) -> Windows:
+        return load_whole(str(place))[0]
+
+    original, obfuscated = map(windows, tables)
+    train, learnt = (windows(place) if place else None for place in training)
+    return audit_windows(
+        original,
+        lined_up(original, obfuscated),
+        given.names(keep),
+        given.names(hide),
+        train_original=train,
+        train_obfuscated=lined_up(train, learnt) if train and learnt else learnt,
+        settings=settings,
+        device=device,
+        folder=unfinished,
+    )
 
 
 def write_audit(audit: Audit, folder: Path) -> None:
