@@ -1,0 +1,102 @@
+"""How often the audit is wrong about output that leaks nothing: runs on simulated people.
+
+    python -m benchmarks.audit_calibration --people 60 --runs 40 --out results.json
+
+People of two genders walk or sit; raw windows show both. The output of `resample` is drawn from
+training windows of the class, so it says nothing about the gender of the test people.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sensorveil.audit.attackers import Budget, list_attackers
+from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.runner import run_attacks
+from sensorveil.audit.threat_models import Fold, obfuscate_fold, train_shadow_obfuscator
+from sensorveil.conditions import conditions
+from sensorveil.data.splits import Split
+from sensorveil.data.windows import Windows
+from sensorveil.files import write_json
+from sensorveil.methods.baselines import Resample
+from sensorveil.parallel import cores, parallel
+
+
+def simulated(people: int, windows: int, seed: int) -> Split:
+    """As many people again are the training; levels of two channels are activity and gender."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(2 * people), windows)
+    place = np.tile(np.arange(windows), 2 * people)
+    activity, gender = place * 2 // windows, person % 2
+    levels = np.stack([activity - 0.5, gender - 0.5], axis=1)
+    levels += 0.3 * rng.normal(size=levels.shape)
+    signal = levels[..., None] + 0.1 * rng.normal(size=(len(person), 2, 32))
+    recording = 2 * person + activity
+    whole = replace(
+        Windows.from_signal(signal, {"activity": activity, "gender": gender, "subject": person}),
+        recording=recording,
+        start=place,
+        recordings=tuple(str(number) for number in range(4 * people)),
+    )
+    test = rng.permutation(2 * people)[person] < people
+    train = whole.select(~test)
+    held = train.subject % 5 == 0
+    return Split(train, whole.select(test), train.select(~held), train.select(held))
+
+
+def run(people: int, windows: int, seed: int) -> AttributeAudit:
+    """One audit with all attackers and small networks."""
+    split = simulated(people, windows, seed)
+    obfuscator = Resample(seed=seed, width=8, epochs=4).fit(split.train, "activity", "gender")
+    fold = Fold(obfuscator, split, train_shadow_obfuscator(obfuscator, split))
+    budget = replace(Budget.quick(), attackers=list_attackers(), look_windows=100)
+    outputs = {(0, seed): obfuscate_fold(fold, None, seed, budget)}
+    (found,) = run_attacks([fold], outputs, ["gender"], [seed], budget)
+    return found
+
+
+def main() -> None:
+    """Run, count the verdicts, and write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=60)
+    parser.add_argument("--windows", type=int, default=40, help="windows of each person")
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    jobs = [
+        partial(run, asked.people, asked.windows, asked.first + seed) for seed in range(asked.runs)
+    ]
+    found = parallel(jobs, "audits", asked.workers)
+    verdicts = [part.verdict for part in found]
+    result = {
+        "conditions": conditions("cpu"),
+        "people": asked.people,
+        "windows of each person": asked.windows,
+        "counts": Counter(verdict.status for verdict in verdicts),
+        "verdicts": [
+            {
+                "status": part.verdict.status,
+                "reason": part.verdict.reason,
+                "cross_fitted": part.cross_fitted,
+                "largest_advantage": max(
+                    one.advantage.value for one in part.attacks if one.threat_model != "raw"
+                ),
+                "smallest_p_value": min(one.p_value for one in (*part.attacks, *part.sessions)),
+            }
+            for part in found
+        ],
+    }
+    write_json(asked.out, result)
+    print(dict(result["counts"]))
+
+
+if __name__ == "__main__":
+    main()
