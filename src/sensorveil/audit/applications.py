@@ -10,25 +10,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from sensorveil.audit.attackers import (
-    CONVOLUTIONS,
-    TREES,
-    Attacker,
-    Budget,
-    RandomConvolutionAttacker,
-    TreeAttacker,
-)
+from sensorveil.audit.features import RandomConvolutions, spectral_features
 from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
-RESIDUAL = "residual network"
+RESIDUAL, CONVOLUTIONS, TREES = "residual network", "random convolutions", "boosted trees"
 
 _APPLICATIONS: dict[str, type[ApplicationModel]] = {}
 
@@ -153,41 +146,73 @@ class ResidualApplication(NetworkApplication):
     def settings(self) -> ClassifierSettings:
         """Few epochs in quick mode."""
         if self.quick:
-            return ClassifierSettings(epochs=8, batch_size=128, learning_rate=1e-2)
+            return ClassifierSettings(epochs=7, batch_size=128, learning_rate=1e-2)
         return ClassifierSettings(epochs=40, batch_size=256, learning_rate=4e-3)
 
 
-class AttackerApplication(ApplicationModel):
-    """One of the audit's attackers as an application; subclasses say which one."""
+class EstimatorApplication(ApplicationModel):
+    """A scikit-learn classifier on features of windows; subclasses give the `estimator`."""
 
-    attacker: ClassVar[type[Attacker]]
+    @abstractmethod
+    def estimator(self, num_classes: int) -> Any:
+        """The classifier, not fitted, for the number of classes that occur in training."""
 
-    def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> AttackerApplication:
-        """Learn features, and the classes from them."""
-        budget = Budget.quick() if self.quick else Budget(kernels=1000, rounds=400)
-        self.attacker_ = self.attacker(budget, self.seed, self.device)
-        self.attacker_.fit_features(windows, None)
-        self.attacker_.fit(self.attacker_.features(windows, None), codes, num_classes)
+    def features(self, windows: Windows) -> np.ndarray:
+        """Spectra, quantiles and correlations of each window, (n, features)."""
+        return spectral_features(windows, self.device)
+
+    def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> EstimatorApplication:
+        """Fit the estimator."""
+        classifier = self.estimator(len(np.unique(codes)))
+        self.estimator_ = classifier.fit(self.features(windows), codes)
         return self
 
     def predict(self, windows: Windows) -> np.ndarray:
         """The most likely class of each window."""
-        features = self.attacker_.features(windows, None)
-        return self.attacker_.predict_log_proba(features).argmax(1)
+        return np.asarray(self.estimator_.predict(self.features(windows)))
 
 
 @register_application(CONVOLUTIONS)
-class RandomConvolutionApplication(AttackerApplication):
+class RandomConvolutionApplication(EstimatorApplication):
     """Logistic regression on random convolutions."""
 
-    attacker = RandomConvolutionAttacker
+    def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> EstimatorApplication:
+        """Draw the kernels and fit the regression."""
+        kernels = RandomConvolutions(200 if self.quick else 1000, self.seed, self.device)
+        self.kernels_ = kernels.fit(windows)
+        return super().fit(windows, codes, num_classes)
+
+    def features(self, windows: Windows) -> np.ndarray:
+        """Two numbers of each convolution."""
+        return self.kernels_.transform(windows)
+
+    def estimator(self, num_classes: int) -> Any:
+        """Softmax regression; features far outside the training windows' range are limited."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+        limited = FunctionTransformer(np.clip, kw_args={"a_min": -4, "a_max": 4})
+        regression = LogisticRegression(C=0.01, tol=1e-3, max_iter=300)
+        return make_pipeline(StandardScaler(), limited, regression)
 
 
 @register_application(TREES)
-class TreeApplication(AttackerApplication):
+class TreeApplication(EstimatorApplication):
     """Gradient-boosted trees on spectra and quantiles."""
 
-    attacker = TreeAttacker
+    def estimator(self, num_classes: int) -> Any:
+        """Many classes get fewer rounds, since each round grows a tree for each class."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        rounds = 40 if self.quick else 400
+        return HistGradientBoostingClassifier(
+            max_iter=max(10, int(rounds * min(1.0, 4 / num_classes))),
+            learning_rate=0.15,
+            max_leaf_nodes=15 if self.quick else 31,
+            early_stopping=False,
+            random_state=self.seed,
+        )
 
 
 class ResidualNetwork(nn.Module):

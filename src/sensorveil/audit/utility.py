@@ -40,7 +40,7 @@ from sensorveil.statistics import (
 MINE = "MINE"
 NEIGHBOURS = "principal components + nearest neighbours"
 
-WINDOWS, QUICK_WINDOWS = 50_000, 3_000
+WINDOWS, QUICK_WINDOWS = 60_000, 3_000
 """The most training windows of an application."""
 
 _UNCHANGED, _RETRAINED = 1, 2  # of the four ways: raw, unchanged, retrained, retrained on raw
@@ -76,7 +76,7 @@ def kept_attribute(
     device
         Where they work.
     quick
-        Small models, and at most 3,000 training windows instead of 50,000.
+        Small models, and at most 3,000 training windows instead of 60,000.
     applications
         Names of the applications; default: all that are registered.
     """
