@@ -6,7 +6,6 @@ the designs here trains or chooses anything in a method, so no method can fit it
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
@@ -22,6 +21,9 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal, refuse_unknown
 
 RESIDUAL, CONVOLUTIONS, TREES = "residual network", "random convolutions", "boosted trees"
+
+_CELLS = 4
+"""Cells of an image, down and across, in which a residual network's features are pooled."""
 
 _APPLICATIONS: dict[str, type[ApplicationModel]] = {}
 
@@ -141,12 +143,12 @@ class ResidualApplication(NetworkApplication):
 
     def network(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         """The network, not trained."""
-        return ResidualNetwork(shape, num_classes, width=16 if self.quick else 48)
+        return ResidualNetwork(shape, num_classes, width=12 if self.quick else 48)
 
     def settings(self) -> ClassifierSettings:
         """Few epochs in quick mode."""
         if self.quick:
-            return ClassifierSettings(epochs=7, batch_size=128, learning_rate=1e-2)
+            return ClassifierSettings(epochs=6, batch_size=128, learning_rate=1e-2)
         return ClassifierSettings(epochs=40, batch_size=256, learning_rate=4e-3)
 
 
@@ -247,8 +249,7 @@ class ResidualNetwork(nn.Module):
             layers.append(block(before, after, stride, dimensions))
             left //= stride
         self.layers = nn.Sequential(*layers)
-        self.cells = (4, 4) if dimensions == 2 else (1,)
-        features = 2 * sizes[-1] * math.prod(self.cells)
+        features = 2 * sizes[-1] * (_CELLS**2 if dimensions == 2 else 1)
         self.head = nn.Sequential(nn.Dropout(0.2), nn.Linear(features, num_classes))
 
     def forward(self, signal: torch.Tensor) -> torch.Tensor:
@@ -258,8 +259,8 @@ class ResidualNetwork(nn.Module):
             pooled = [found.mean(-1), found.amax(-1)]
         else:
             pooled = [
-                nn.functional.adaptive_avg_pool2d(found, self.cells).flatten(1),
-                nn.functional.adaptive_max_pool2d(found, self.cells).flatten(1),
+                nn.functional.adaptive_avg_pool2d(found, _CELLS).flatten(1),
+                nn.functional.adaptive_max_pool2d(found, _CELLS).flatten(1),
             ]
         return cast(torch.Tensor, self.head(torch.cat(pooled, dim=1)))
 
