@@ -207,10 +207,10 @@ class TreeApplication(EstimatorApplication):
         """Many classes get fewer rounds, since each round grows a tree for each class."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        rounds = 40 if self.quick else 400
+        rounds = 30 if self.quick else 400
         return HistGradientBoostingClassifier(
             max_iter=max(10, int(rounds * min(1.0, 4 / num_classes))),
-            learning_rate=0.15,
+            learning_rate=0.2 if self.quick else 0.15,
             max_leaf_nodes=15 if self.quick else 31,
             early_stopping=False,
             random_state=self.seed,
