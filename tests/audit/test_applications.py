@@ -35,6 +35,15 @@ def test_each_design_predicts_the_activity_of_new_people(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DESIGNS)
+def test_few_windows_are_enough_for_what_is_plain(name: str) -> None:
+    rng = np.random.default_rng(0)
+    codes = np.arange(60) % 2
+    windows = Windows.from_signal(rng.normal(size=(60, 2, 32)) + codes[:, None, None], {"a": codes})
+    train, test = windows.select(slice(0, 40)), windows.select(slice(40, 60))
+    assert accuracy(name, train, test, "a") > 0.9
+
+
+@pytest.mark.parametrize("name", DESIGNS)
 def test_labels_that_say_nothing_are_not_predicted(name: str) -> None:
     rng = np.random.default_rng(0)
     train, test = (

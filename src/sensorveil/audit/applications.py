@@ -61,7 +61,16 @@ def list_applications() -> tuple[str, ...]:
 
 
 def application_class(name: str) -> type[ApplicationModel]:
-    """The registered application of a name."""
+    """The registered application of a name.
+
+    Examples
+    --------
+    >>> windows = Windows.from_signal(np.arange(40.0).reshape(40, 1, 1) * np.ones(8))
+    >>> codes = np.repeat([0, 1], 20)
+    >>> application = application_class("residual network")(quick=True)
+    >>> float((application.fit(windows, codes, num_classes=2).predict(windows) == codes).mean())
+    1.0
+    """
     if name not in _APPLICATIONS:
         raise refuse_unknown("application", name, list(_APPLICATIONS))
     return _APPLICATIONS[name]
@@ -104,12 +113,14 @@ class NetworkApplication(ApplicationModel):
         """The network, not trained, for real windows of a shape."""
 
     @abstractmethod
-    def settings(self) -> ClassifierSettings:
-        """How long it is trained, and with which batches."""
+    def settings(self, count: int) -> ClassifierSettings:
+        """How long it is trained on so many windows, and with which batches."""
 
     def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> NetworkApplication:
         """Train the network."""
-        self.classifier_ = _Trained(self.network, self.settings(), self.seed, self.device)
+        self.classifier_ = _Trained(
+            self.network, self.settings(len(windows)), self.seed, self.device
+        )
         self.classifier_.fit_codes(windows, codes, num_classes)
         return self
 
@@ -145,11 +156,11 @@ class ResidualApplication(NetworkApplication):
         """The network, not trained."""
         return ResidualNetwork(shape, num_classes, width=12 if self.quick else 48)
 
-    def settings(self) -> ClassifierSettings:
-        """Few epochs in quick mode."""
-        if self.quick:
-            return ClassifierSettings(epochs=6, batch_size=128, learning_rate=1e-2)
-        return ClassifierSettings(epochs=40, batch_size=256, learning_rate=4e-3)
+    def settings(self, count: int) -> ClassifierSettings:
+        """Few epochs in quick mode; more where windows are few, so that there are enough steps."""
+        epochs, batch, steps, rate = (6, 128, 140, 1e-2) if self.quick else (40, 256, 400, 4e-3)
+        epochs = max(epochs, steps * min(batch, count) // count)
+        return ClassifierSettings(epochs=epochs, batch_size=batch, learning_rate=rate)
 
 
 class EstimatorApplication(ApplicationModel):
