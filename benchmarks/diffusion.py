@@ -194,8 +194,8 @@ def chosen(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
             [[output.train]],
             [[output.test]],
             recipe.keep[0],
-            budget.network,
             device=plan.device,
+            quick=asked.get("quick", False),
         )
         attacked = run_attacks([fold], {(0, 0): output}, recipe.hide, (0,), budget, plan.device)
         found["rows"].append(

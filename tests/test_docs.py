@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sensorveil.audit import attackers, measures
+from sensorveil.audit import applications, attackers, measures
 from sensorveil.cli.main import main
 from sensorveil.data import catalog
 from sensorveil.methods import registry
@@ -39,6 +39,7 @@ SELF_CONTAINED = [page for page in pages_with("python") if page.name != "table.m
 def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page registers is gone after it."""
     for module, name in (
+        (applications, "_APPLICATIONS"),
         (attackers, "_ATTACKERS"),
         (measures, "_MEASURES"),
         (registry, "_REGISTERED"),

@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from sensorveil.audit import applications, utility
+from sensorveil.audit.applications import ApplicationModel
 from sensorveil.audit.utility import (
     MINE,
     NEIGHBOURS,
@@ -15,12 +17,10 @@ from sensorveil.audit.utility import (
     information,
     kept_attribute,
 )
-from sensorveil.classifiers import Classifier, ClassifierSettings
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
-
-TINY = ClassifierSettings(width=6, epochs=6, batch_size=16, learning_rate=5e-3)
+from sensorveil.errors import Refusal
 
 
 def separable(count: int, seed: int, first_person: int = 0) -> Windows:
@@ -43,30 +43,69 @@ def mirrored(windows: Windows, part: float) -> Windows:
     return windows.replaced(signal)
 
 
+class Sign(ApplicationModel):
+    """Whether the mean is positive, or the other way round if that was so in training."""
+
+    way = 1
+
+    def fit(self, windows, codes, num_classes):
+        self.way_ = self.way * np.sign(((windows.signal.mean((1, 2)) > 0) == codes).mean() - 0.5)
+        self.learnt_ = len(windows)
+        return self
+
+    def predict(self, windows):
+        return (self.way_ * windows.signal.mean((1, 2)) > 0).astype(int)
+
+
+class Never(Sign):
+    """The first class always."""
+
+    way = 0
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two applications that make no error of their own, and one that learns nothing."""
+    monkeypatch.setattr(applications, "_APPLICATIONS", {})
+    for name, cls in (("sign", Sign), ("sign again", type("Again", (Sign,), {})), ("never", Never)):
+        applications.register_application(name)(cls)
+
+
+def four(found) -> list[float]:
+    return [e.value for e in (found.raw, found.unchanged, found.retrained, found.retrained_on_raw)]
+
+
 def test_the_four_ways_to_train_and_test() -> None:
     """All windows upside down: the unchanged model is always wrong, the retrained one right."""
     split = toy()
-    hidden_train, hidden_test = mirrored(split.train, 1.0), mirrored(split.test, 1.0)
-    kept = kept_attribute([split], [[hidden_train]], [[hidden_test]], "activity", TINY)
+    train, test = mirrored(split.train, 1.0), mirrored(split.test, 1.0)
+    kept = kept_attribute([split], [[train]], [[test]], "activity", applications=["sign"])
     assert (kept.attribute, kept.classes, kept.majority) == ("activity", ("0", "1"), 0.5)
-    assert [e.value for e in (kept.raw, kept.unchanged, kept.retrained, kept.retrained_on_raw)] == [
-        1,
-        0,
-        1,
-        0,
-    ]
+    assert four(kept) == four(kept.applications[0]) == [1, 0, 1, 0]
     assert (kept.unchanged_f1.value, kept.retrained_f1.value) == (0, 1)
     assert kept.recall_by_class == {"0": 0.0, "1": 0.0}
     assert kept.raw.people == 5
 
 
-def test_figures_by_class_and_by_person() -> None:
+def test_figures_are_means_over_applications_and_the_worst_loses_most() -> None:
     split = toy()
-    kept = kept_attribute([split], [[split.train]], [[mirrored(split.test, 0.3)]], "activity", TINY)
-    assert kept.unchanged.value == kept.retrained.value == pytest.approx(0.7)
-    assert (kept.raw.value, kept.retrained_on_raw.value) == (1.0, 1.0)
-    assert kept.f1_by_class == pytest.approx({"0": 0.7, "1": 0.7})
-    assert kept.unchanged.low < 0.7 < kept.unchanged.high
+    kept = kept_attribute([split], [[split.train]], [[mirrored(split.test, 0.3)]], "activity")
+    assert [one.name for one in kept.applications] == ["sign", "sign again", "never"]
+    assert [one.unchanged.value for one in kept.applications] == pytest.approx([0.7, 0.7, 0.5])
+    assert four(kept) == pytest.approx([2.5 / 3, 1.9 / 3, 1.9 / 3, 2.5 / 3])
+    assert kept.worst
+    assert kept.worst.name == "sign"
+    # Always one of two classes: F1 is 2/3 and 0.
+    assert kept.unchanged_f1.value == pytest.approx((0.7 + 0.7 + 1 / 3) / 3)
+    assert kept.recall_by_class == pytest.approx({"0": 2.4 / 3, "1": 1.4 / 3})
+    assert kept.unchanged.low < 1.9 / 3 < kept.unchanged.high
+
+
+def test_intervals_are_over_people_and_not_over_applications() -> None:
+    split = toy()
+    kept = kept_attribute([split], [[split.train]], [[split.test]], "activity")
+    assert (kept.raw.low, kept.raw.high) == pytest.approx((2.5 / 3, 2.5 / 3))
+    assert (kept.raw.people, kept.raw.seeds) == (5, 1)
 
 
 def test_folds_are_pooled_and_seeds_averaged() -> None:
@@ -77,7 +116,9 @@ def test_folds_are_pooled_and_seeds_averaged() -> None:
         [mirrored(folds[0].test, 0.5), folds[1].test],
         [folds[0].test, folds[1].test],
     ]
-    kept = kept_attribute(folds, train, test, "activity", TINY, seeds=(0, 1))
+    kept = kept_attribute(
+        folds, train, test, "activity", seeds=(0, 1), applications=["sign", "sign again"]
+    )
     assert kept.unchanged.people == 10
     assert kept.unchanged.seeds == 2
     assert kept.unchanged.value == pytest.approx(0.875)
@@ -85,14 +126,28 @@ def test_folds_are_pooled_and_seeds_averaged() -> None:
     assert kept.raw.value == 1
 
 
-def test_models_that_are_at_hand_are_not_trained_again() -> None:
-    split = toy()
-    wrong = Classifier(TINY).fit(mirrored(split.train, 1.0), "activity")
-    kept = kept_attribute(
-        [split], [[split.train]], [[split.test]], "activity", TINY, raw_models=[[wrong]]
+def test_training_windows_are_limited_and_may_come_in_any_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(utility, "QUICK_WINDOWS", 30)
+    learnt = []
+    monkeypatch.setattr(
+        Sign, "predict", lambda self, w: learnt.append(self.learnt_) or w.codes("activity")
     )
-    assert (kept.raw.value, kept.unchanged.value) == (0, 0)
-    assert (kept.retrained.value, kept.retrained_on_raw.value) == (1, 1)
+    split = toy()
+    twice = split.train.select(np.random.default_rng(0).permutation(160) % 80)
+    kept_attribute([split], [[twice]], [[split.test]], "activity", applications=["sign"])
+    kept_attribute(
+        [split], [[twice]], [[split.test]], "activity", quick=True, applications=["sign"]
+    )
+    assert learnt == [80, 80, 160, 160, 30, 30, 30, 30]
+
+
+def test_no_application_is_refused() -> None:
+    split = toy()
+    for names in ([], ["unheard of"]):
+        with pytest.raises(Refusal, match="application"):
+            kept_attribute([split], [[split.train]], [[split.test]], "activity", applications=names)
 
 
 @pytest.fixture(scope="module")

@@ -298,3 +298,16 @@ def test_registered_measures_are_shown() -> None:
     assert "0.25" in page
     assert "1 is best" in page
     assert "range kept" not in render(audit)
+
+
+def test_each_application_has_a_row_then_mean_and_worst() -> None:
+    module = page._ENVIRONMENT.get_template("applications.html.j2").module
+    rows = re.findall(
+        r'<th scope="row">(.*?)</th><td>([\d.]+%)', module.applications(sample.kept())
+    )
+    assert rows == [
+        ("residual network", "99.0%"),
+        ("boosted trees", "97.2%"),
+        ("mean", "98.1%"),
+        ("worst: boosted trees", "97.2%"),
+    ]

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sensorveil.audit.applications import (
+    ApplicationModel,
+    application_class,
+    list_applications,
+)
 from sensorveil.audit.evaluation import _by_class
-from sensorveil.audit.results import Information, KeptAttribute
-from sensorveil.classifiers import Classifier, ClassifierSettings
+from sensorveil.audit.results import Application, Information, KeptAttribute
+from sensorveil.audit.threat_models import thinned
+from sensorveil.classifiers import labelled_windows
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
+from sensorveil.errors import Refusal
 from sensorveil.information import (
     entropy,
     mutual_information_knn,
@@ -33,7 +40,10 @@ from sensorveil.statistics import (
 MINE = "MINE"
 NEIGHBOURS = "principal components + nearest neighbours"
 
-_RAW, _UNCHANGED, _RETRAINED, _BACK = range(4)
+WINDOWS, QUICK_WINDOWS = 60_000, 3_000
+"""The most training windows of an application."""
+
+_UNCHANGED, _RETRAINED = 1, 2  # of the four ways: raw, unchanged, retrained, retrained on raw
 _FEWEST = 50  # windows below which information is not estimated
 
 
@@ -42,41 +52,75 @@ def kept_attribute(
     hidden_train: Sequence[Sequence[Windows]],
     hidden_test: Sequence[Sequence[Windows]],
     attribute: str,
-    settings: ClassifierSettings | None = None,
     seeds: Sequence[int] = (0,),
     device: str = "cpu",
-    raw_models: Sequence[Sequence[Classifier]] | None = None,
+    quick: bool = False,
+    applications: Sequence[str] | None = None,
 ) -> KeptAttribute:
-    """How well an application predicts an attribute, with its model unchanged and retrained.
+    """How well applications predict an attribute, with their models unchanged and retrained.
 
-    `splits` are the folds, whose people are pooled. `hidden_train[i][n]` and `hidden_test[i][n]`
-    are the obfuscated windows of the i-th seed in fold n, and `raw_models[i][n]`, where given, is
-    a model trained on the raw windows there, which need not be trained again.
+    The people of all folds are pooled. Intervals are over people and seeds; the applications are
+    always the same.
+
+    Parameters
+    ----------
+    splits
+        The folds, with raw windows.
+    hidden_train, hidden_test
+        `hidden_train[i][n]` and `hidden_test[i][n]` are the obfuscated windows of the i-th seed in
+        fold n. Training windows may occur several times, in any order.
+    attribute
+        The attribute to predict.
+    seeds
+        Applications are trained anew for each.
+    device
+        Where they work.
+    quick
+        Small models, and at most 3,000 training windows instead of 60,000.
+    applications
+        Names of the applications; default: all that are registered.
     """
+    names = list_applications() if applications is None else tuple(applications)
+    if not names:
+        raise Refusal(f"no application is named; known: {', '.join(list_applications())}")
     tables = []
     work = [(i, n) for i in range(len(seeds)) for n in range(len(splits))]
-    for i, n in track(work, "application's models"):
-        if raw_models is None:
-            model = Classifier(settings, seeds[i], device).fit(splits[n].train, attribute)
-        else:
-            model = raw_models[i][n]
-        again = Classifier(settings, seeds[i], device).fit(hidden_train[i][n], attribute)
-        tables.append(_tables(splits[n].test, hidden_test[i][n], attribute, model, again))
+    for i, n in track(work, "applications: folds and seeds"):
+        each = [
+            _tables(
+                [
+                    _fitted(name, windows, attribute, quick, seeds[i], device)
+                    for windows in (splits[n].train, hidden_train[i][n])
+                ],
+                splits[n].test,
+                hidden_test[i][n],
+                attribute,
+            )
+            for name in track(names, "applications")
+        ]
+        tables.append(np.stack(each, axis=1))
     per_seed = [
         np.concatenate(tables[first : first + len(splits)])
         for first in range(0, len(tables), len(splits))
     ]
-    return _kept(attribute, splits[0].test.classes[attribute], np.stack(per_seed))
+    return _kept(attribute, splits[0].test.classes[attribute], names, np.stack(per_seed))
+
+
+def _fitted(
+    name: str, windows: Windows, attribute: str, quick: bool, seed: int, device: str
+) -> ApplicationModel:
+    """An application that learnt from windows whose class is known, at most so many of them."""
+    known, _, num_classes = labelled_windows(windows, attribute)
+    some = thinned(known, QUICK_WINDOWS if quick else WINDOWS, seed)
+    model = application_class(name)(quick, seed, device)
+    return model.fit(some, some.codes(attribute), num_classes)
 
 
 def _tables(
-    raw: Windows,
-    hidden: Windows,
-    attribute: str,
-    unchanged: Classifier,
-    retrained: Classifier,
+    models: Sequence[ApplicationModel], raw: Windows, hidden: Windows, attribute: str
 ) -> np.ndarray:
     """Confusion tables (people, raw / unchanged / retrained / back, classes, classes)."""
+    unchanged, retrained = models
     predictions = [
         unchanged.predict(raw),
         unchanged.predict(hidden),
@@ -89,25 +133,40 @@ def _tables(
     )
 
 
-def _kept(attribute: str, classes: tuple[str, ...], tables: np.ndarray) -> KeptAttribute:
-    """With intervals; figures by class are those of the unchanged model on obfuscated windows."""
+def _kept(
+    attribute: str, classes: tuple[str, ...], names: Sequence[str], tables: np.ndarray
+) -> KeptAttribute:
+    """Estimates from tables (seeds, people, applications, four ways, classes, classes).
 
-    def estimate(which: int, statistic: Statistic) -> Estimate:
-        return bootstrap(tables[:, :, which], statistic)
+    Figures by class are those of the unchanged models on obfuscated windows.
+    """
 
-    whole = tables[:, :, _UNCHANGED].sum((0, 1))
+    def means(statistic: Statistic) -> list[Estimate]:
+        """Of each way, the mean over applications."""
+        return [
+            bootstrap(tables[:, :, :, way], lambda drawn: statistic(drawn).mean(-1))
+            for way in range(4)
+        ]
+
+    raw, unchanged, retrained, back = means(accuracy)
+    f1 = means(macro_f1)
+    whole = tables[:, :, :, _UNCHANGED].sum((0, 1, 2))
     return KeptAttribute(
         attribute=attribute,
         classes=classes,
         majority=float(majority(whole)),
-        raw=estimate(_RAW, accuracy),
-        unchanged=estimate(_UNCHANGED, accuracy),
-        retrained=estimate(_RETRAINED, accuracy),
-        retrained_on_raw=estimate(_BACK, accuracy),
-        unchanged_f1=estimate(_UNCHANGED, macro_f1),
-        retrained_f1=estimate(_RETRAINED, macro_f1),
+        raw=raw,
+        unchanged=unchanged,
+        retrained=retrained,
+        retrained_on_raw=back,
+        unchanged_f1=f1[_UNCHANGED],
+        retrained_f1=f1[_RETRAINED],
         f1_by_class=_by_class(classes, f1_by_class(whole)),
         recall_by_class=_by_class(classes, recall_by_class(whole)),
+        applications=tuple(
+            Application(name, *(bootstrap(tables[:, :, which, way], accuracy) for way in range(4)))
+            for which, name in enumerate(names)
+        ),
     )
 
 

@@ -223,10 +223,17 @@ def control_note(found: AttributeAudit) -> str:
 
 
 def kept_sentence(kept: KeptAttribute) -> str:
-    """The accuracy of an unchanged application."""
+    """The accuracy of unchanged applications: their mean, and the one that loses most."""
+    which, worst = "", kept.worst
+    if worst is not None:
+        count = counted(len(kept.applications), "design")
+        which = (
+            f" (mean of {count}; the worst, {worst.name}, {percent(worst.unchanged.value)} instead"
+            f" of {percent(worst.raw.value)})"
+        )
     return (
-        f"An unchanged application predicts {spoken(kept.attribute)} right in"
-        f" {percent(kept.unchanged.value)} of windows; on raw data it is"
+        f"Applications trained on raw data predict {spoken(kept.attribute)} right in"
+        f" {percent(kept.unchanged.value)} of windows{which}; on raw data they are right in"
         f" {percent(kept.raw.value)}."
     )
 
