@@ -294,9 +294,9 @@ def _audit_split(
             [[outputs[n, seed].train for n in range(len(folds))] for seed in settings.seeds],
             [[outputs[n, seed].test for n in range(len(folds))] for seed in settings.seeds],
             name,
-            settings.budget.network,
             settings.seeds,
             device,
+            settings.quick,
         )
         for name in policy.keep
     )
