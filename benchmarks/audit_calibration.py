@@ -89,7 +89,10 @@ def main() -> None:
                 "largest_advantage": max(
                     one.advantage.value for one in part.attacks if one.threat_model != "raw"
                 ),
-                "smallest_p_value": min(one.p_value for one in (*part.attacks, *part.sessions)),
+                "smallest_p_value": min(
+                    *(one.p_value for one in part.attacks),
+                    *(point.p_value for point in part.sessions),
+                ),
             }
             for part in found
         ],

@@ -26,9 +26,9 @@ from benchmarks.plan import (
 )
 from benchmarks.recipe import Recipe
 from benchmarks.timing import median_seconds
-from sensorveil.audit.attack import run_attacks
 from sensorveil.audit.attackers import Budget
 from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.threat_models import Fold, obfuscate_fold, thinned
 from sensorveil.audit.utility import kept_attribute
 from sensorveil.classifiers import Classifier

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sensorveil.audit.attack import run_attacks
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit_runs
 from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.results import HIDDEN, NOT_HIDDEN, AttributeAudit
+from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.threat_models import Fold, obfuscate_fold, train_shadow_obfuscator
 from sensorveil.data.catalog import load
 from sensorveil.data.splits import Split

@@ -386,7 +386,7 @@ class _Sampler:
         chosen = chosen.masked_fill(~mask, len(place)).sort(1).values.clamp_max(len(place) - 1)
         return self.places[row].gather(1, chosen).clamp_min(0), mask, self.codes[row]
 
-    def _numbers(self, uniform, size):
+    def _numbers(self, uniform: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
         largest = size.clamp_max(LARGEST)
         even = (uniform[0] * largest).long() + 1
         low = torch.exp(uniform[0] * torch.log(largest + 0.999)).long()
