@@ -209,7 +209,7 @@ class NetworkSessionAttacker(SessionAttacker):
         source = self.features_.source(train)
         order = np.lexsort([train.start, train.recording])
         sampler = _Sampler(groups, labels, kept, order, self.ordered, self.device)
-        count, shape = self.budget.sets, self.features_.shape_
+        count, shape, size = self.budget.sets, self.features_.shape_, self.features_.basis_.shape[1]
         batch_size = min(self.budget.batch_size, count)
         config = TrainConfig(
             self.budget.epochs, batch_size, self.budget.learning_rate, weight_decay=DECAY
@@ -219,7 +219,7 @@ class NetworkSessionAttacker(SessionAttacker):
             seed = derived_seed(self.seed, member)
             with seeded(seed):
                 network = _SessionNetwork(
-                    shape, self.budget, list(self.classes_.values()), self.ordered
+                    shape, size, self.budget, list(self.classes_.values()), self.ordered
                 ).to(self.device)
 
             def loss(index: torch.Tensor, network: _SessionNetwork = network) -> torch.Tensor:
@@ -397,13 +397,18 @@ class _SessionNetwork(nn.Module):
     """Encodes windows, perhaps with their neighbours; pools mean and deviation; predicts."""
 
     def __init__(
-        self, shape: tuple[int, ...], budget: SessionBudget, classes: Sequence[int], ordered: bool
+        self,
+        shape: tuple[int, ...],
+        size: int,
+        budget: SessionBudget,
+        classes: Sequence[int],
+        ordered: bool,
     ) -> None:
         super().__init__()
         self.width, self.ordered = budget.width, ordered
         self.cnn = CNN(shape, 1, budget.filters).features if budget.filters else None
         learnt = self.cnn(torch.zeros(2, *shape)).shape[1] if self.cnn is not None else 0
-        self.frozen = nn.Sequential(nn.Dropout(DROP), nn.Linear(budget.components, 2 * self.width))
+        self.frozen = nn.Sequential(nn.Dropout(DROP), nn.Linear(size, 2 * self.width))
         self.learnt = (
             nn.Sequential(nn.Dropout(DROP), nn.Linear(learnt, 2 * self.width)) if learnt else None
         )
