@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+import torch
+from torch.nn import functional
 
 from sensorveil.audit.features import RandomConvolutions, spectral_features
 from sensorveil.audit.linear import LinearClassifier, recording_groups
@@ -34,6 +36,8 @@ CONDITION = ("condition",)
 
 _SMALLEST = 1e-9
 """The probability of a class that did not occur in training."""
+_MATCHED = 256
+"""Windows that are compared with all training windows at once."""
 
 _ATTACKERS: dict[str, type[Attacker]] = {}
 
@@ -105,7 +109,7 @@ class Budget:
         The most windows that are obfuscated so often.
     """
 
-    windows: int = 120_000
+    windows: int = 200_000
     draws: int = 3
     network: ClassifierSettings = field(
         default_factory=lambda: ClassifierSettings(64, 25, batch_size=512, learning_rate=3e-3)
@@ -304,22 +308,27 @@ class RandomConvolutionAttacker(JointAttacker):
             kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device)
             self.kernels_ = kernels.fit(self._seen(train))
 
-    def features(self, windows: Windows, condition: np.ndarray | None) -> np.ndarray:
+    def features(self, windows: Windows, condition: np.ndarray | None) -> torch.Tensor:
         """Two numbers of each convolution, or the condition."""
-        return self.kernels_.transform(self._seen(windows)) if condition is None else condition
+        if condition is not None:
+            return torch.as_tensor(condition, dtype=torch.float32, device=self.device)
+        return self.kernels_.transform_tensor(self._seen(windows))
 
     def _seen(self, windows: Windows) -> Windows:
         return windows
 
     def fit_all(
-        self, windows: np.ndarray, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+        self,
+        windows: torch.Tensor,
+        labels: Mapping[str, np.ndarray],
+        num_classes: Mapping[str, int],
     ) -> RandomConvolutionAttacker:
         """Fit one linear classifier for all attributes."""
         linear = LinearClassifier(self.device)
         self.linear_ = linear.fit(windows, labels, num_classes, self.groups_)
         return self
 
-    def predict_all(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+    def predict_all(self, windows: torch.Tensor) -> dict[str, np.ndarray]:
         """Log-probability of each class of each attribute."""
         return self.linear_.predict_log_proba(windows)
 
@@ -382,7 +391,10 @@ class MatchingAttacker(RandomConvolutionAttacker):
     summary = "nearest neighbours in an embedding of people"
 
     def fit_all(
-        self, windows: np.ndarray, labels: Mapping[str, np.ndarray], num_classes: Mapping[str, int]
+        self,
+        windows: torch.Tensor,
+        labels: Mapping[str, np.ndarray],
+        num_classes: Mapping[str, int],
     ) -> MatchingAttacker:
         """Learn the embedding, and keep the embedded training windows."""
         from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -390,35 +402,40 @@ class MatchingAttacker(RandomConvolutionAttacker):
 
         codes = labels.get("subject", next(iter(labels.values())))
         known = codes != UNKNOWN
-        self.scaler_ = StandardScaler().fit(windows)
+        features = windows.cpu().numpy()
+        self.scaler_ = StandardScaler().fit(features)
         discriminant = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
-        discriminant.fit(self.scaler_.transform(windows[known]), codes[known])
+        discriminant.fit(self.scaler_.transform(features[known]), codes[known])
         self.directions_ = discriminant.scalings_[:, : len(discriminant.classes_) - 1]
-        self.near_ = {}
-        for name, own in labels.items():
-            used = np.flatnonzero(own != UNKNOWN)
-            self.near_[name] = (self._embedded(windows[used]), own[used], num_classes[name])
+        self.embedded_ = self._embedded(windows)
+        self.classes_ = {
+            name: torch.from_numpy(own).to(windows.device) for name, own in labels.items()
+        }
+        self.num_classes_ = dict(num_classes)
         return self
 
-    def predict_all(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+    def predict_all(self, windows: torch.Tensor) -> dict[str, np.ndarray]:
         """The log share of each class among neighbours, and of all training windows as one more."""
-        from sklearn.neighbors import KNeighborsClassifier
-
-        embedded = self._embedded(windows)
+        near = min(len(self.embedded_), max(5, round(len(self.embedded_) ** 0.5 / 2)))
+        neighbours = torch.cat(
+            [
+                torch.cdist(part, self.embedded_).topk(near, largest=False).indices
+                for part in self._embedded(windows).split(_MATCHED)
+            ]
+        )
         found = {}
-        for name, (train, codes, count) in self.near_.items():
-            near = max(5, round(len(train) ** 0.5 / 2))
-            near = min(near, len(train))
-            model = KNeighborsClassifier(near, algorithm="brute").fit(train, codes)
-            prior = np.bincount(codes, minlength=count) / len(codes)
-            shares = np.zeros((len(embedded), count))
-            shares[:, model.classes_] = model.predict_proba(embedded)
-            found[name] = np.log(np.maximum((near * shares + prior) / (near + 1), _SMALLEST))
+        for name, codes in self.classes_.items():
+            count = self.num_classes_[name]
+            one_hot = functional.one_hot(codes + 1, count + 1)[:, 1:].float()  # UNKNOWN is -1
+            prior = one_hot.sum(0) / one_hot.sum()
+            votes = torch.cat([one_hot[part].sum(1) for part in neighbours.split(_MATCHED)])
+            shares = (votes + prior) / (votes.sum(1, keepdim=True) + 1)
+            found[name] = shares.clamp_min(_SMALLEST).log().cpu().numpy()
         return found
 
-    def _embedded(self, features: np.ndarray) -> np.ndarray:
-        embedded: np.ndarray = self.scaler_.transform(features) @ self.directions_
-        return embedded.astype(np.float32)
+    def _embedded(self, features: torch.Tensor) -> torch.Tensor:
+        embedded = self.scaler_.transform(features.cpu().numpy()) @ self.directions_
+        return torch.from_numpy(embedded.astype(np.float32)).to(features.device)
 
 
 def condition_windows(condition: np.ndarray, place: Windows | None = None) -> Windows:

@@ -38,6 +38,11 @@ def spectral_features(windows: Windows, device: str = "cpu") -> np.ndarray:
     >>> spectral_features(Windows.from_signal(signal)).shape
     (2, 38)
     """
+    return spectral_tensor(windows, device).cpu().numpy()
+
+
+def spectral_tensor(windows: Windows, device: str = "cpu") -> torch.Tensor:
+    """The same as a tensor on the device."""
     if len(windows) == 0:
         raise Refusal("there are no windows to take features of")
     parts = 3 if windows.recorded.is_complex else 1
@@ -96,6 +101,10 @@ class RandomConvolutions:
 
     def transform(self, windows: Windows) -> np.ndarray:
         """(n, 2 kernels): all shares above zero, then all maxima."""
+        return self.transform_tensor(windows).cpu().numpy()
+
+    def transform_tensor(self, windows: Windows) -> torch.Tensor:
+        """The same as a tensor on the device."""
 
         def features(signal: torch.Tensor) -> torch.Tensor:
             shares, maxima = [], []
@@ -176,15 +185,15 @@ def _quantile_each(outputs: torch.Tensor, parts: np.ndarray) -> torch.Tensor:
 @torch.no_grad()
 def _by_batch(
     windows: Windows, device: str, features: Callable[[torch.Tensor], torch.Tensor]
-) -> np.ndarray:
-    """Features of all windows in order; batches are small enough to stay in a core's cache."""
+) -> torch.Tensor:
+    """Features of all windows in order, on the device; batches are small enough to stay in a core's cache."""
     largest = 2**18 if torch.device(device).type == "cpu" else 2**22
     size = max(16, largest // int(np.prod(windows.shape)))
     parts = [
-        features(_real_signal(windows.select(slice(first, first + size)), device)).cpu()
+        features(_real_signal(windows.select(slice(first, first + size)), device))
         for first in range(0, len(windows), size)
     ]
-    return torch.cat(parts).numpy()
+    return torch.cat(parts)
 
 
 def _real_signal(windows: Windows, device: str) -> torch.Tensor:

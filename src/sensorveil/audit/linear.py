@@ -42,7 +42,7 @@ class LinearClassifier:
 
     def fit(
         self,
-        features: np.ndarray,
+        features: np.ndarray | torch.Tensor,
         labels: Mapping[str, np.ndarray],
         num_classes: Mapping[str, int],
         groups: np.ndarray,
@@ -58,9 +58,11 @@ class LinearClassifier:
         groups : array of shape (n,)
             Windows that are left out together.
         """
-        self.mean_, deviation = features.mean(0), features.std(0)
-        self.deviation_ = np.where(deviation > 1e-6 * (1 + np.abs(self.mean_)), deviation, np.inf)
-        x = self._standard(features)
+        x = self._on_device(features)
+        deviation, self.mean_ = torch.std_mean(x, 0, correction=0)
+        constant = deviation <= 1e-6 * (1 + self.mean_.abs())
+        self.deviation_ = deviation.masked_fill(constant, torch.inf)
+        x = self._standard(x)
         names, group = np.unique(groups, return_inverse=True)
         if len(names) < _PARTS:  # one group, or none that is known: windows are left out singly
             group = np.arange(len(features))
@@ -103,17 +105,19 @@ class LinearClassifier:
             )
         return self
 
-    def predict_log_proba(self, features: np.ndarray) -> dict[str, np.ndarray]:
+    def predict_log_proba(self, features: np.ndarray | torch.Tensor) -> dict[str, np.ndarray]:
         """Log-probability of each class of each attribute, (n, classes)."""
-        x = self._standard(features)
+        x = self._standard(self._on_device(features))
         return {
             name: _log_proba((x @ weights).cpu().numpy(), self.scale_[name], self.prior_[name])
             for name, weights in self.weights_.items()
         }
 
-    def _standard(self, features: np.ndarray) -> torch.Tensor:
-        standard = ((features - self.mean_) / self.deviation_).astype(np.float32)
-        return torch.from_numpy(standard).to(self.device)
+    def _on_device(self, features: np.ndarray | torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(features, dtype=torch.float32, device=self.device)
+
+    def _standard(self, features: torch.Tensor) -> torch.Tensor:
+        return (features - self.mean_) / self.deviation_
 
     def _solve(self, gram: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
         """Coefficients (shrinkages, features, classes) for each shrinkage."""

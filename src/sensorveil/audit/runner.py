@@ -37,7 +37,7 @@ from sensorveil.audit.truth import (
     truth,
 )
 from sensorveil.data.windows import UNKNOWN
-from sensorveil.parallel import parallel
+from sensorveil.parallel import cores, parallel
 
 CONTROL_ATTACKERS = "attackers in turn"
 """The name under which the control is filed: the first attacker that finds the planted leak."""
@@ -91,7 +91,7 @@ def run_attacks(
     for job, found in zip(plan.jobs, parallel(jobs, "attacks", workers), strict=True):
         job.file(found)
     return tuple(
-        parallel([partial(plan.summary, name) for name in attributes], "statistics", workers)
+        parallel([partial(plan.summary, name) for name in attributes], "statistics", cores())
     )
 
 

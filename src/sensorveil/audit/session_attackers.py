@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from sensorveil.audit.features import RandomConvolutions, spectral_features
+from sensorveil.audit.features import RandomConvolutions, spectral_tensor
 from sensorveil.classifiers import CNN, with_magnitudes
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows
 from sensorveil.errors import Refusal, refuse_unknown
@@ -24,15 +24,11 @@ from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
 SET, SEQUENCE = "set network", "sequence network"
 
-LOG = 0.0
-WHITE = 0.5
-DROP = 0.2
-DECAY = 0.05
-NORM = "batch"
-BODY = 0.3
-ACT = "gelu"
 LARGEST = 60
 """The most windows of a training set, and of a run of windows that is read in order."""
+
+_TOKEN_DROPOUT, _BODY_DROPOUT = 0.2, 0.3
+_WEIGHT_DECAY = 0.05
 
 _ATTACKERS: dict[str, type[SessionAttacker]] = {}
 
@@ -212,7 +208,7 @@ class NetworkSessionAttacker(SessionAttacker):
         count, shape, size = self.budget.sets, self.features_.shape_, self.features_.basis_.shape[1]
         batch_size = min(self.budget.batch_size, count)
         config = TrainConfig(
-            self.budget.epochs, batch_size, self.budget.learning_rate, weight_decay=DECAY
+            self.budget.epochs, batch_size, self.budget.learning_rate, weight_decay=_WEIGHT_DECAY
         )
         self.networks_ = []
         for member in range(self.budget.members):
@@ -242,7 +238,7 @@ class NetworkSessionAttacker(SessionAttacker):
         total: dict[str, torch.Tensor] = {}
         for network in self.networks_:
             sums = torch.zeros(count, 2 * network.width + 1, device=self.device)
-            for rows in np.array_split(places, max(1, len(places) * LARGEST // 8192)):
+            for rows in np.array_split(places, max(1, places.size // 8192)):
                 mask = torch.from_numpy(rows >= 0).to(self.device)
                 index = order[np.maximum(rows, 0)]
                 inputs = source(torch.from_numpy(index).flatten().to(self.device))
@@ -285,31 +281,29 @@ class _WindowFeatures:
         kernels = RandomConvolutions(self.budget.kernels, self.seed, self.device)
         self.kernels_ = kernels.fit(train)
         features = self._all(train)
-        self.mean_ = features.mean(0)
-        deviation = features.std(0)
-        self.deviation_ = np.where(deviation > 1e-6, deviation, np.inf)
+        deviation, self.mean_ = torch.std_mean(features, 0, correction=0)
+        self.deviation_ = deviation.masked_fill(deviation <= 1e-6, torch.inf)
         units = (features - self.mean_) / self.deviation_
-        values, vectors = np.linalg.eigh(units.T @ units / len(units))
-        kept = vectors[:, ::-1][:, : self.budget.components]
-        scale = np.sqrt(np.maximum(values[::-1][: self.budget.components], 0))
-        self.basis_ = (kept / (scale**WHITE * scale[0] ** (1 - WHITE) + 1e-3)).astype(np.float32)
+        values, vectors = torch.linalg.eigh((units.T @ units / len(units)).double())
+        scale = values.flip(0)[: self.budget.components].clamp_min(0).sqrt()
+        kept = vectors.flip(1)[:, : self.budget.components]
+        # Halfway between principal components as they are, and all of the same size.
+        self.basis_ = (kept / ((scale * scale[0]).sqrt() + 1e-3)).float()
         self.learnt_ = units @ self.basis_, train
         return self
 
-    def _all(self, windows: Windows) -> np.ndarray:
-        return np.hstack(
-            [self.kernels_.transform(windows), spectral_features(windows, self.device)]
-        )
+    def _all(self, windows: Windows) -> torch.Tensor:
+        spectra = spectral_tensor(windows, self.device)
+        return torch.cat([self.kernels_.transform_tensor(windows), spectra], dim=1)
 
     def source(
         self, windows: Windows
     ) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
         """Gives features and signals of windows at some positions, on the device."""
         if windows is self.learnt_[1]:
-            features = self.learnt_[0]
+            table = self.learnt_[0]
         else:
-            features = (self._all(windows) - self.mean_) / self.deviation_ @ self.basis_
-        table = torch.from_numpy(features.astype(np.float32)).to(self.device)
+            table = (self._all(windows) - self.mean_) / self.deviation_ @ self.basis_
         if not self.budget.filters:
             return lambda index: (table[index], table[:0])
         signals = windows.standardized(self.scaling_).on(self.device)
@@ -322,7 +316,7 @@ class _WindowFeatures:
 
 
 class _Sampler:
-    """Draws random sets of windows of random groups; all sets have `LARGEST` places and a mask."""
+    """Draws random sets of windows of random groups; all sets have equally many places and a mask."""
 
     def __init__(
         self,
@@ -345,7 +339,8 @@ class _Sampler:
             np.arange(len(groups)), [len(np.unique(group[group >= 0])) for group in groups]
         )
         self.size = torch.tensor([len(part) for part in members], device=device)
-        longest = max(LARGEST, int(self.size.max()))
+        longest = int(self.size.max())
+        self.most = min(LARGEST, longest)
         places = np.full((len(members), longest), -1)
         for row, part in zip(places, members, strict=True):
             row[: len(part)] = part
@@ -361,7 +356,7 @@ class _Sampler:
         self.edges = weight.cumsum(0) / weight.sum()
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Positions of windows (count, LARGEST), which of them count, classes (count, attributes)."""
+        """Positions of windows (count, most), which of them count, classes (count, attributes)."""
 
         def rand(*shape: int) -> torch.Tensor:
             return torch.rand(*shape, device=self.device)
@@ -374,23 +369,17 @@ class _Sampler:
         noise = -(-rand(count, len(place)).clamp(1e-9, 1 - 1e-6).log()).log()
         inside = place < size[:, None]
         key = (weight.gather(1, self.kept[row]) + noise).masked_fill(~inside, -torch.inf)
-        number = self._numbers(rand(2, count), size)
+        number = (rand(count) * size.clamp_max(self.most)).long() + 1
         # A span of the group, from the windows asked for to all, around a random one of these.
         wide = torch.exp(rand(count) * torch.log(size / number)) if not self.ordered else 1.0
         span = torch.minimum((number * wide).long(), size)
         first = (key.argmax(1) - (rand(count) * span).long()).clamp_min(0)
         first = torch.minimum(first, size - span)
         near = (place >= first[:, None]) & (place < (first + span)[:, None])
-        chosen = key.masked_fill(~near, -torch.inf).topk(LARGEST).indices
-        mask = torch.arange(LARGEST, device=self.device) < number[:, None]
+        chosen = key.masked_fill(~near, -torch.inf).topk(self.most).indices
+        mask = torch.arange(self.most, device=self.device) < number[:, None]
         chosen = chosen.masked_fill(~mask, len(place)).sort(1).values.clamp_max(len(place) - 1)
         return self.places[row].gather(1, chosen).clamp_min(0), mask, self.codes[row]
-
-    def _numbers(self, uniform: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-        largest = size.clamp_max(LARGEST)
-        even = (uniform[0] * largest).long() + 1
-        low = torch.exp(uniform[0] * torch.log(largest + 0.999)).long()
-        return torch.where(uniform[1] < LOG, low, even).minimum(largest)
 
 
 class _SessionNetwork(nn.Module):
@@ -408,23 +397,25 @@ class _SessionNetwork(nn.Module):
         self.width, self.ordered = budget.width, ordered
         self.cnn = CNN(shape, 1, budget.filters).features if budget.filters else None
         learnt = self.cnn(torch.zeros(2, *shape)).shape[1] if self.cnn is not None else 0
-        self.frozen = nn.Sequential(nn.Dropout(DROP), nn.Linear(size, 2 * self.width))
+        self.frozen = nn.Sequential(nn.Dropout(_TOKEN_DROPOUT), nn.Linear(size, 2 * self.width))
         self.learnt = (
-            nn.Sequential(nn.Dropout(DROP), nn.Linear(learnt, 2 * self.width)) if learnt else None
+            nn.Sequential(nn.Dropout(_TOKEN_DROPOUT), nn.Linear(learnt, 2 * self.width))
+            if learnt
+            else None
         )
         self.encoder = nn.Sequential(
-            nn.GELU(), nn.Dropout(DROP), nn.Linear(2 * self.width, self.width)
+            nn.GELU(), nn.Dropout(_TOKEN_DROPOUT), nn.Linear(2 * self.width, self.width)
         )
         self.context = nn.ModuleList(
             nn.Conv1d(self.width, self.width, 3, padding=dilation, dilation=dilation)
             for dilation in ((1, 2, 4) if ordered else ())
         )
         self.body = nn.Sequential(
-            (nn.BatchNorm1d if NORM == "batch" else nn.LayerNorm)(2 * self.width),
-            nn.Dropout(BODY),
+            nn.BatchNorm1d(2 * self.width),
+            nn.Dropout(_BODY_DROPOUT),
             nn.Linear(2 * self.width, self.width),
             nn.GELU(),
-            nn.Dropout(BODY),
+            nn.Dropout(_BODY_DROPOUT),
         )
         self.outputs = nn.ModuleList(nn.Linear(self.width, count) for count in classes)
 
@@ -490,9 +481,10 @@ def _constant(codes: np.ndarray) -> int:
 
 def _runs(group: np.ndarray) -> np.ndarray:
     """Positions of sorted windows in rows of at most `LARGEST` of one group, -1 where none is."""
-    rows = []
+    rows, longest = [], int(np.bincount(group[group >= 0], minlength=1).max())
+    width = max(1, min(LARGEST, longest))
     for part in np.split(np.arange(len(group)), np.flatnonzero(np.diff(group)) + 1):
         if len(part) and group[part[0]] >= 0:
-            room = -len(part) % LARGEST
-            rows.append(np.pad(part, (0, room), constant_values=-1).reshape(-1, LARGEST))
-    return np.concatenate(rows) if rows else np.zeros((0, LARGEST), int)
+            room = -len(part) % width
+            rows.append(np.pad(part, (0, room), constant_values=-1).reshape(-1, width))
+    return np.concatenate(rows) if rows else np.zeros((0, width), int)
