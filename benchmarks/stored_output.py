@@ -1,0 +1,132 @@
+"""Attacks output that lies in a file: several draws of a dataset's training and test windows.
+
+    python -m benchmarks.stored_output obscurenet.npz --data motionsense --keep activity \
+        --hide gender --device cuda --out obscurenet.json
+
+The file holds two arrays, `train` and `test`, of shape (draws, windows, channels, length): the output
+of any method, or of an older version of it, for the windows of the split in their order. Attackers
+see raw windows and the output, but no method and no condition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+import sensorveil
+from sensorveil.audit.attackers import Budget
+from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.runner import run_attacks
+from sensorveil.audit.store import Store
+from sensorveil.audit.threat_models import Fold, Output, stacked
+from sensorveil.conditions import conditions
+from sensorveil.data.splits import Split
+from sensorveil.files import write_json
+from sensorveil.methods.policy import Policy
+from sensorveil.parallel import cores
+
+BUDGETS = {"full": Budget, "quick": Budget.quick}
+
+
+def output_of(split: Split, place: Path, draws: int) -> Output:
+    """The output in a file as attackers are given it."""
+    with np.load(place, allow_pickle=False) as found:
+        train, test = found["train"][:draws], found["test"][:draws]
+    return Output(
+        chosen=np.tile(np.arange(len(split.train)), len(train)),
+        train=stacked([split.train.replaced(one) for one in train]),
+        tests=tuple(split.test.replaced(one) for one in test),
+    )
+
+
+def summary(found: AttributeAudit) -> dict[str, object]:
+    """What the best attackers of windows and of sessions reach, and the verdict."""
+    best = max(
+        found.sessions,
+        key=lambda point: (point.windows in (20, 60), point.accuracy.value),
+    )
+    return {
+        "verdict": found.verdict.status,
+        "windows": {
+            "majority": found.majority,
+            "accuracy": found.worst.accuracy.value,
+            "attacker": found.worst.attacker,
+        },
+        "sessions": {
+            f"{point.windows or 'all'} of one {point.group}": [
+                point.accuracy.value,
+                point.majority,
+                point.attacker,
+                point.threat_model,
+                point.p_value,
+            ]
+            for point in found.sessions
+        },
+        "best of 20 or 60 windows": best.accuracy.value,
+    }
+
+
+def main() -> None:
+    """Attack each file's output and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("outputs", type=Path, nargs="+")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--split", default="")
+    parser.add_argument("--keep", required=True)
+    parser.add_argument("--hide", required=True)
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--budget", choices=list(BUDGETS), default="full")
+    parser.add_argument("--attackers", help="names, with commas; default: all of the budget")
+    parser.add_argument("--session-attackers", help="likewise")
+    parser.add_argument("--set", action="append", default=[], help="sessions.filters=0, windows=…")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--store", type=Path, help="where predictions are kept")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    split = sensorveil.load(asked.data, asked.split or None)
+    policy = Policy.of(asked.keep, asked.hide)
+    budget = _budget(asked)
+    names = [name for name in split.train.attributes if name not in policy.keep]
+    results = {}
+    for place in asked.outputs:
+        output = output_of(split, place, asked.draws)
+        fold = Fold(None, split, given_policy=policy)
+        workers = cores() if asked.device == "cpu" else 1
+        store = Store(asked.store, [str(place), place.stat().st_mtime, asdict(budget)])
+        begin = time.perf_counter()
+        found = run_attacks(
+            [fold], {(0, 0): output}, names, (0,), budget, asked.device, store, workers
+        )
+        seconds = time.perf_counter() - begin
+        results[place.stem] = {
+            "seconds": seconds,
+            "attributes": {one.attribute: summary(one) for one in found},
+        }
+        write_json(asked.out, {"conditions": conditions(asked.device), "results": results})
+        for one in found:
+            said = summary(one)
+            print(place.stem, one.attribute, one.verdict.status, said["best of 20 or 60 windows"])
+
+
+def _budget(asked: argparse.Namespace) -> Budget:
+    budget = BUDGETS[asked.budget]()
+    for option, name in ((asked.attackers, "attackers"), (asked.session_attackers, None)):
+        if option is not None:
+            names = tuple(one for one in option.split(",") if one)
+            budget = replace(budget, **{name or "session_attackers": names})
+    for item in asked.set:
+        name, value = item.split("=")
+        inside = name.removeprefix("sessions.")
+        if inside != name:
+            budget = replace(budget, sessions=replace(budget.sessions, **{inside: int(value)}))
+        else:
+            budget = replace(budget, **{name: int(value)})
+    return budget
+
+
+if __name__ == "__main__":
+    main()
