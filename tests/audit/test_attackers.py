@@ -10,8 +10,11 @@ import pytest
 from sensorveil.audit import attackers, measures
 from sensorveil.audit.attack import attack, attack_accuracy
 from sensorveil.audit.attackers import (
+    CNN,
     CONVOLUTIONS,
-    NETWORK,
+    DIFFERENCES,
+    MATCHING,
+    MLP,
     TREES,
     Attacker,
     Budget,
@@ -33,6 +36,8 @@ TINY = Budget(
     network=ClassifierSettings(width=8, epochs=8, batch_size=32, learning_rate=5e-3),
     kernels=40,
     rounds=10,
+    session_attackers=(),
+    looks=0,
 )
 
 
@@ -44,12 +49,12 @@ def shifted(count: int, seed: int, num_classes: int = 3) -> Windows:
     return Windows.from_signal(signal, {"gender": codes})
 
 
-@pytest.mark.parametrize("name", [NETWORK, CONVOLUTIONS, TREES])
+@pytest.mark.parametrize("name", [CNN, MLP, CONVOLUTIONS, TREES, MATCHING])
 def test_every_attacker_learns_what_shows(name: str) -> None:
     assert attack_accuracy(shifted(240, 0), shifted(90, 1), "gender", name, TINY) > 0.9
 
 
-@pytest.mark.parametrize("name", [NETWORK, CONVOLUTIONS, TREES])
+@pytest.mark.parametrize("name", [CNN, MLP, CONVOLUTIONS, TREES, MATCHING])
 def test_a_condition_is_used_where_the_attacker_has_it(name: str) -> None:
     """The windows are noise; the condition is the class."""
     rng = np.random.default_rng(2)
@@ -67,7 +72,7 @@ def test_a_condition_is_used_where_the_attacker_has_it(name: str) -> None:
     assert condition_windows(condition).signal[:, 0] == pytest.approx(condition, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", [CONVOLUTIONS, TREES])
+@pytest.mark.parametrize("name", [CONVOLUTIONS, TREES, MATCHING])
 def test_a_class_that_never_occurs_is_nearly_impossible(name: str) -> None:
     whole = shifted(300, 0)
     some = whole.select(whole.codes("gender") != 1)
@@ -114,9 +119,9 @@ def test_registered_attackers_and_measures_take_part_in_audits() -> None:
 
 @pytest.mark.usefixtures("registries")
 def test_names_are_taken_once_and_unknown_ones_are_refused() -> None:
-    with pytest.raises(Refusal, match="an attacker is named 'network' already"):
-        register_attacker(NETWORK)(type("Other", (Attacker,), {}))
-    with pytest.raises(Refusal, match="attacker 'netwrk' is unknown; known: boosted trees"):
+    with pytest.raises(Refusal, match="an attacker is named 'convolutional network' already"):
+        register_attacker(CNN)(type("Other", (Attacker,), {}))
+    with pytest.raises(Refusal, match="attacker 'netwrk' is unknown; known: "):
         attacker_class("netwrk")
     with pytest.raises(Refusal, match="attacker 'netwrk' is unknown"):
         Budget(attackers=("netwrk",))
