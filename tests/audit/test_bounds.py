@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,14 @@ from sensorveil.methods.baselines import Noise
 from sensorveil.methods.seal import Seal
 from sensorveil.methods.seal_bound import bound_code
 
-FAST = Budget(windows=1000, kernels=50, rounds=20, attackers=(CONVOLUTIONS,))
+FAST = Budget(
+    windows=1000,
+    draws=1,
+    kernels=50,
+    attackers=(CONVOLUTIONS,),
+    session_attackers=(),
+    looks=0,
+)
 
 
 class Peeping(Seal):
@@ -109,11 +117,10 @@ def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
 
 
 @pytest.mark.slow
-def test_the_audit_has_the_bound() -> None:
+def test_the_audit_has_the_bound(small_audit: Callable[..., AuditSettings]) -> None:
     split = load("simulated", "subject", people=16, windows=3, recordings=1)
     obfuscator, other = (sealed(Seal, split, seed=seed) for seed in (0, 1))
-    settings = AuditSettings(FAST, (0,), True, 0, (), 0)
-    found = audit_runs([([obfuscator], [split])], settings, shadows=[other])
+    found = audit_runs([([obfuscator], [split])], small_audit(FAST), shadows=[other])
     (wanted,) = with_bounds([Fold(obfuscator, split, other)], [found.main.attribute("gender")])
     assert wanted.bound is not None
     assert found.main.attribute("gender").bound == wanted.bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Self
 
@@ -9,12 +10,9 @@ import numpy as np
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.audit import AuditSettings, audit_run
-from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
 from sensorveil.methods.baselines import Noise
-
-SMALL = ClassifierSettings(width=4, epochs=1, batch_size=64, learning_rate=5e-3)
 
 
 class Masked(Noise):
@@ -34,7 +32,9 @@ class Masked(Noise):
         return signal
 
 
-def test_variants_and_plain_methods_stand_beside_the_run() -> None:
+def test_variants_and_plain_methods_stand_beside_the_run(
+    small_audit: Callable[..., AuditSettings],
+) -> None:
     """At a strength that hides the gender even without the floor."""
     rng = np.random.default_rng(0)
     activity, gender = np.arange(600) % 2, np.arange(600) // 2 % 2
@@ -43,8 +43,8 @@ def test_variants_and_plain_methods_stand_beside_the_run() -> None:
     windows = Windows.from_signal(signal, {"activity": activity, "gender": gender})
     train, test = windows.select(slice(0, 300)), windows.select(slice(300, 600))
     obfuscator = Masked().fit(train, "activity", "gender")
-    budget = Budget(network=SMALL, kernels=40, attackers=(CONVOLUTIONS,))
-    settings = AuditSettings(budget, (0,), True, 0, ("none",), 0)
+    budget = Budget(kernels=40, draws=1, attackers=(CONVOLUTIONS,), session_attackers=(), looks=0)
+    settings = small_audit(budget, plain=("none",))
     found = audit_run(obfuscator, Split(train, test, train, test), settings, {"snr": -40.0})
     points = {one.name: one for one in found.main.trade_off}
     assert list(points) == ["noise", "without floor", "without noise", "none"]

@@ -385,7 +385,7 @@ class MatchingAttacker(RandomConvolutionAttacker):
     """Nearest neighbours in an embedding that is learnt to tell people apart.
 
     The embedding is the linear discriminant of the people where they are among the attributes, and
-    of the attribute itself otherwise.
+    of each attribute itself otherwise.
     """
 
     summary = "nearest neighbours in an embedding of people"
@@ -397,17 +397,16 @@ class MatchingAttacker(RandomConvolutionAttacker):
         num_classes: Mapping[str, int],
     ) -> MatchingAttacker:
         """Learn the embedding, and keep the embedded training windows."""
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
         from sklearn.preprocessing import StandardScaler
 
-        codes = labels.get("subject", next(iter(labels.values())))
-        known = codes != UNKNOWN
-        features = windows.cpu().numpy()
-        self.scaler_ = StandardScaler().fit(features)
-        discriminant = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
-        discriminant.fit(self.scaler_.transform(features[known]), codes[known])
-        self.directions_ = discriminant.scalings_[:, : len(discriminant.classes_) - 1]
-        self.embedded_ = self._embedded(windows)
+        self.scaler_ = StandardScaler().fit(windows.cpu().numpy())
+        units = self.scaler_.transform(windows.cpu().numpy())
+        people = "subject" in labels
+        self.embedding_of_ = {name: "subject" if people else name for name in labels}
+        self.directions_, self.embedded_ = {}, {}
+        for name in dict.fromkeys(self.embedding_of_.values()):
+            self.directions_[name] = _discriminant(units, labels[name])
+            self.embedded_[name] = self._embedded(windows, name)
         self.classes_ = {
             name: torch.from_numpy(own).to(windows.device) for name, own in labels.items()
         }
@@ -416,26 +415,42 @@ class MatchingAttacker(RandomConvolutionAttacker):
 
     def predict_all(self, windows: torch.Tensor) -> dict[str, np.ndarray]:
         """The log share of each class among neighbours, and of all training windows as one more."""
-        near = min(len(self.embedded_), max(5, round(len(self.embedded_) ** 0.5 / 2)))
-        neighbours = torch.cat(
-            [
-                torch.cdist(part, self.embedded_).topk(near, largest=False).indices
-                for part in self._embedded(windows).split(_MATCHED)
-            ]
-        )
+        neighbours = {name: self._neighbours(windows, name) for name in self.embedded_}
         found = {}
         for name, codes in self.classes_.items():
             count = self.num_classes_[name]
             one_hot = functional.one_hot(codes + 1, count + 1)[:, 1:].float()  # UNKNOWN is -1
             prior = one_hot.sum(0) / one_hot.sum()
-            votes = torch.cat([one_hot[part].sum(1) for part in neighbours.split(_MATCHED)])
+            near = neighbours[self.embedding_of_[name]]
+            votes = torch.cat([one_hot[part].sum(1) for part in near.split(_MATCHED)])
             shares = (votes + prior) / (votes.sum(1, keepdim=True) + 1)
             found[name] = shares.clamp_min(_SMALLEST).log().cpu().numpy()
         return found
 
-    def _embedded(self, features: torch.Tensor) -> torch.Tensor:
-        embedded = self.scaler_.transform(features.cpu().numpy()) @ self.directions_
+    def _neighbours(self, windows: torch.Tensor, name: str) -> torch.Tensor:
+        """Positions (n, neighbours) of the nearest training windows in one embedding."""
+        learnt = self.embedded_[name]
+        near = min(len(learnt), max(5, round(len(learnt) ** 0.5 / 2)))
+        return torch.cat(
+            [
+                torch.cdist(part, learnt).topk(near, largest=False).indices
+                for part in self._embedded(windows, name).split(_MATCHED)
+            ]
+        )
+
+    def _embedded(self, features: torch.Tensor, name: str) -> torch.Tensor:
+        embedded = self.scaler_.transform(features.cpu().numpy()) @ self.directions_[name]
         return torch.from_numpy(embedded.astype(np.float32)).to(features.device)
+
+
+def _discriminant(units: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Directions (features, classes - 1) of the linear discriminant of the known classes."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    known = codes != UNKNOWN
+    discriminant = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
+    discriminant.fit(units[known], codes[known])
+    return np.asarray(discriminant.scalings_[:, : len(discriminant.classes_) - 1])
 
 
 def condition_windows(condition: np.ndarray, place: Windows | None = None) -> Windows:

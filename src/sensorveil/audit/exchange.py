@@ -112,7 +112,7 @@ def exchange_p_values(units: Units, tables: np.ndarray) -> np.ndarray:
     >>> exchange_p_values(units, np.stack([right, constant])).tolist()
     [0.0005, 1.0]
     """
-    count, flat = len(tables), tables.reshape(len(tables), -1)
+    count, flat = len(tables), tables.reshape(len(tables), -1).astype(float)
     rng = np.random.default_rng(0)
     places = np.arange(len(units)) * units.classes
     true = flat[:, places + units.codes].sum(1)
@@ -130,5 +130,5 @@ def exchange_p_values(units: Units, tables: np.ndarray) -> np.ndarray:
     varies = deviation > 1e-9
     scale = np.where(varies, deviation, np.inf)
     largest = ((found - mean[:, None]) / scale[:, None]).max(0)
-    as_good = (largest >= ((true - mean) / scale)[:, None] - 1e-9).sum(1)
+    as_good = (largest >= ((true - mean) / scale)[:, None] - 1e-6).sum(1)
     return np.where(varies, (1 + as_good) / (1 + SHUFFLES), 1.0)

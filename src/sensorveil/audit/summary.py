@@ -77,7 +77,7 @@ def summarize(
     candidates = [one for study in studies for one in study.candidates]
     tables = [table for one in attacks for table in (*one.tables, one.ranks)]
     tables += [one.table for one in candidates]
-    p_values = exchange_p_values(units, np.stack(tables).astype(np.float32))
+    p_values = exchange_p_values(units, np.stack(tables))
     judged = [
         one.tested(p_values[3 * number : 3 * number + 3]) for number, one in enumerate(attacks)
     ]
