@@ -14,6 +14,7 @@ import argparse
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -114,18 +115,19 @@ def main() -> None:
 
 def _budget(asked: argparse.Namespace) -> Budget:
     budget = BUDGETS[asked.budget]()
-    for option, name in ((asked.attackers, "attackers"), (asked.session_attackers, None)):
+    changes: dict[str, Any] = {}
+    sessions: dict[str, Any] = {}
+    for name, option in (
+        ("attackers", asked.attackers),
+        ("session_attackers", asked.session_attackers),
+    ):
         if option is not None:
-            names = tuple(one for one in option.split(",") if one)
-            budget = replace(budget, **{name or "session_attackers": names})
+            changes[name] = tuple(one for one in option.split(",") if one)
     for item in asked.set:
         name, value = item.split("=")
         inside = name.removeprefix("sessions.")
-        if inside != name:
-            budget = replace(budget, sessions=replace(budget.sessions, **{inside: int(value)}))
-        else:
-            budget = replace(budget, **{name: int(value)})
-    return budget
+        (changes if inside == name else sessions)[inside] = int(value)
+    return replace(budget, sessions=replace(budget.sessions, **sessions), **changes)
 
 
 if __name__ == "__main__":

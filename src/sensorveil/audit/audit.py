@@ -101,7 +101,8 @@ class AuditSettings:
     examples
         Windows to show before and after; they are somebody's data and stand in the result.
     workers
-        Attackers that work at the same time; 0 means one for each core, or one on a GPU.
+        Attackers that work, and draws that are obfuscated, at the same time; 0 means one for each core,
+        or one on a GPU.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -117,6 +118,10 @@ class AuditSettings:
     def __post_init__(self) -> None:
         if not self.seeds:
             raise Refusal("an audit needs at least one seed")
+
+    def at_once(self, device: str) -> int:
+        """How many attackers work, or windows are obfuscated, at the same time."""
+        return self.workers or (cores() if device == "cpu" else 1)
 
     @classmethod
     def for_two_cores(cls) -> AuditSettings:
@@ -239,7 +244,13 @@ def obfuscate_all(
     ]
     outputs = {
         (number, seed): obfuscate_fold(
-            fold, strength, seed, settings.budget, store, f"fold {number}, seed {seed}"
+            fold,
+            strength,
+            seed,
+            settings.budget,
+            store,
+            f"fold {number}, seed {seed}",
+            settings.at_once(fold.obfuscator.device if fold.obfuscator else "cpu"),
         )
         for seed in settings.seeds
         for number, fold in enumerate(folds)
@@ -276,7 +287,7 @@ def _audit_split(
     not_asked = dict(material.not_asked)
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
-    workers = settings.workers or (cores() if device == "cpu" else 1)
+    workers = settings.at_once(device)
     found = run_attacks(
         folds, outputs, attacked, settings.seeds, settings.budget, device, store, workers
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.base import Obfuscator, Strength
 from sensorveil.methods.policy import Policy
-from sensorveil.progress import track
+from sensorveil.parallel import parallel
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +299,7 @@ def obfuscate_fold(
     budget: Budget,
     store: Store | None = None,
     key: str = "",
+    workers: int = 1,
 ) -> Output:
     """The output for all test windows, and for as many training windows as attackers need.
 
@@ -307,49 +309,60 @@ def obfuscate_fold(
         What is obfuscated, how strongly, and how much of it.
     store, key
         Where the output is kept, and the part of its name that says which fold and seed it is.
+    workers
+        Draws that are made at the same time.
     """
     obfuscator, train, test = fold.obfuscator, fold.split.train, fold.split.test
     store = store or Store()
     if obfuscator is None:
         raise Refusal("there is no method to obfuscate with")
+    jobs: list[Callable[[], Windows]] = []
+
+    def draw(one: Obfuscator, windows: Windows, part: np.ndarray, seed: int) -> int:
+        """Plan one draw; its number among all."""
+        name = f"{key}, {one.name} {one.seed}, seed {seed} of {len(windows)}, {part.tobytes()!r}"
+        make = partial(obfuscate_some, one, windows, part, strength, seed)
+        jobs.append(partial(store.output, name, windows.select(part), make))
+        return len(jobs) - 1
+
     most = max(1, budget.windows // budget.draws)
-    parts = [chosen_windows(train, most, seed + 1_000 * draw) for draw in range(budget.draws)]
-
-    def once(one: Obfuscator, windows: Windows, part: np.ndarray, seed: int) -> Windows:
-        return store.output(
-            f"{key}, {one.name} {one.seed}, seed {seed} of {len(windows)}, {part.tobytes()!r}",
-            windows.select(part),
-            lambda: obfuscate_some(one, windows, part, strength, seed),
-        )
-
-    def trained(one: Obfuscator, first: int) -> Windows:
-        draws = enumerate(track(parts, f"obfuscating by {one.name}"))
-        seeds = first + 2 * seed
-        return stacked([once(one, train, part, seeds + 100_000 * n) for n, part in draws])
-
+    parts = [chosen_windows(train, most, seed + 1_000 * n) for n in range(budget.draws)]
+    trained, shadows = (
+        [
+            draw(one, train, part, first + 2 * seed + 100_000 * n)
+            for n, part in enumerate(parts)
+            if one is not None
+        ]
+        for one, first in ((obfuscator, 0), (fold.shadow, 10_000))
+    )
     everything = np.arange(len(test))
     tests = [
-        once(obfuscator, test, everything, 2 * seed + 1 + 100_000 * draw)
-        for draw in track(range(budget.draws), "obfuscating test windows")
+        draw(obfuscator, test, everything, 2 * seed + 1 + 100_000 * n) for n in range(budget.draws)
     ]
-    looks = None
-    if budget.looks > 1:
-        sides, positions = [], np.zeros(0, int)
-        for number, windows in enumerate((train, test)):
-            positions = thinned_positions(len(windows), budget.look_windows, 0)
-            first = 50_000_000 + 2 * seed + number
-            draws = [
-                once(obfuscator, windows, positions, first + 1_000 * draw)
-                for draw in track(range(budget.looks), "obfuscating the same windows again")
-            ]
-            sides.append(same_windows(draws))
-        looks = Looks(sides[0], sides[1], positions)
+    positions = [
+        thinned_positions(len(windows), budget.look_windows, 0) for windows in (train, test)
+    ]
+    looks = [
+        [
+            draw(obfuscator, windows, own, 50_000_000 + 2 * seed + side + 1_000 * n)
+            for n in range(budget.looks)
+        ]
+        for side, (windows, own) in enumerate(zip((train, test), positions, strict=True))
+        if budget.looks > 1
+    ]
+    made = parallel(jobs, f"obfuscating by {obfuscator.name}", workers)
+
+    def of(numbers: Sequence[int]) -> list[Windows]:
+        return [made[number] for number in numbers]
+
     return Output(
         chosen=np.concatenate(parts),
-        train=trained(obfuscator, 0),
-        tests=tuple(tests),
-        shadow_train=trained(fold.shadow, 10_000) if fold.shadow else None,
-        looks=looks,
+        train=stacked(of(trained)),
+        tests=tuple(of(tests)),
+        shadow_train=stacked(of(shadows)) if shadows else None,
+        looks=Looks(*[same_windows(of(side)) for side in looks], positions=positions[1])
+        if looks
+        else None,
     )
 
 
