@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,7 +41,7 @@ from sensorveil.audit.results import (
 )
 from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.signals import signal_utility
-from sensorveil.audit.store import Store
+from sensorveil.audit.store import Store, digest_of, windows_digest
 from sensorveil.audit.threat_models import (
     AttackDataset,
     Fold,
@@ -180,12 +179,9 @@ def audit_runs(
     check_shadows([obfuscator for obfuscators, _ in parts for obfuscator in obfuscators], shadows)
     done = []
     for obfuscators, splits in parts:
-        about = [
-            settings,
-            strength,
-            [_about(*both) for both in zip(obfuscators, splits, strict=True)],
-        ]
-        store = Store(folder, about)
+        windows = [windows_digest(part) for one in splits for part in (one.train, one.test)]
+        learnt = [_learnt(one) for one in (*obfuscators, *shadows)]
+        store = Store(folder, [settings, strength, learnt, windows] if folder else None)
         material = obfuscate_all(obfuscators, splits, settings, strength, shadows, store)
         done.append(audit_split(material, settings, strength, device, store))
     done.sort(key=lambda part: not part.unseen_people)
@@ -207,18 +203,11 @@ def audit_runs(
     )
 
 
-def _about(obfuscator: Obfuscator, split: Split) -> list[Any]:
-    """What intermediate results depend on: the method, what it learnt, and the windows."""
-    arrays = {**obfuscator._state(), "train": split.train.store, "test": split.test.store}
-    sums = {
-        name: [
-            array.shape,
-            str(array.dtype),
-            hashlib.sha256(array.tobytes()).hexdigest(),
-        ]
-        for name, array in arrays.items()
-    }
-    return [obfuscator.name, obfuscator.made_with(), split.test.origin, len(split.train), sums]
+def _learnt(obfuscator: Obfuscator) -> list[Any]:
+    """What its output depends on."""
+    arrays = {name: digest_of(array) for name, array in obfuscator._state().items()}
+    policy, origin = obfuscator.policy_, obfuscator.origin_
+    return [obfuscator.name, obfuscator.made_with(), policy, origin, arrays]
 
 
 def obfuscate_all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from sensorveil.audit.audit import GIVEN, AuditSettings, Material, audit_split
 from sensorveil.audit.results import Audit
-from sensorveil.audit.store import Store
+from sensorveil.audit.store import Store, windows_digest
 from sensorveil.audit.threat_models import Fold, Output
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows
@@ -115,12 +114,12 @@ def audit_windows(
         for number, (_, learnt, _, attacked) in enumerate(parts)
         for seed in settings.seeds
     }
-    digest = [hashlib.sha256(part.signal.tobytes()).hexdigest() for part in (raw, hidden)]
+    digests = [windows_digest(part) for four in parts for part in four] if folder else []
     split = audit_split(
         Material(folds, outputs, NOT_ASKED),
         settings,
         device=device,
-        store=Store(folder, [settings, policy, digest]),
+        store=Store(folder, [settings, policy, digests]),
     )
     return Audit(
         method=GIVEN,

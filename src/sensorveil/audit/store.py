@@ -17,6 +17,36 @@ from sensorveil.files import written_file
 Arrays = Mapping[str, np.ndarray]
 
 
+def digest_of(*arrays: np.ndarray) -> str:
+    """A hash of shapes, types and values.
+
+    >>> digest_of(np.zeros(2)) == digest_of(np.zeros(2))
+    True
+    >>> digest_of(np.zeros(2)) == digest_of(np.ones(2))
+    False
+    """
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.shape} {array.dtype}".encode())
+        found.update(np.ascontiguousarray(array))
+    return found.hexdigest()
+
+
+def windows_digest(windows: Windows) -> str:
+    """A hash of the samples, labels and places of windows.
+
+    >>> one = Windows.from_signal(np.zeros((2, 1, 4)), {"gender": [0, 1]})
+    >>> other = Windows.from_signal(np.zeros((2, 1, 4)), {"gender": [1, 0]})
+    >>> windows_digest(one) == windows_digest(one), windows_digest(one) == windows_digest(other)
+    (True, False)
+    """
+    places = (windows.offset, windows.start, windows.recording)
+    labels = (windows.labels[name] for name in sorted(windows.labels))
+    text = repr((sorted(windows.classes.items()), windows.recordings, windows.channels))
+    numbers = digest_of(windows.store, *places, *labels)
+    return hashlib.sha256(f"{text} {windows.sample_rate} {numbers}".encode()).hexdigest()
+
+
 class Store:
     """Arrays by key, in a folder or nowhere.
 
@@ -39,7 +69,7 @@ class Store:
 
     def __init__(self, folder: Path | None = None, about: Any = None) -> None:
         self.folder = folder
-        self.about = json.dumps(about, sort_keys=True, default=str)
+        self.about = json.dumps(about, sort_keys=True, default=_plain)
 
     def arrays(self, key: str, make: Callable[[], Arrays]) -> Arrays:
         """The arrays of a key: those in the folder, or new ones."""
@@ -62,3 +92,7 @@ class Store:
             return make()
         found = self.arrays(key, lambda: {"signal": make().signal})
         return replace(windows.recorded.replaced(found["signal"]), origin=windows.origin)
+
+
+def _plain(value: Any) -> str:
+    return digest_of(value) if isinstance(value, np.ndarray) else str(value)
