@@ -355,14 +355,13 @@ def obfuscate_fold(
     def of(numbers: Sequence[int]) -> list[Windows]:
         return [made[number] for number in numbers]
 
+    again = [same_windows(of(side)) for side in looks]
     return Output(
         chosen=np.concatenate(parts),
         train=stacked(of(trained)),
         tests=tuple(of(tests)),
         shadow_train=stacked(of(shadows)) if shadows else None,
-        looks=Looks(*[same_windows(of(side)) for side in looks], positions=positions[1])
-        if looks
-        else None,
+        looks=Looks(again[0], again[1], positions[1]) if again else None,
     )
 
 
