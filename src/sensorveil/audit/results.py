@@ -236,14 +236,20 @@ class Nearness:
 
 @dataclass(frozen=True)
 class Membership:
-    """Membership inference on the trained method, mean over the models under attack."""
+    """Membership inference by LiRA: can be seen which windows a model was trained on?
+
+    Every one of `models` trained models is attacked once. Figures are means over them, with
+    intervals over the models. `score` says how a window's fit is measured, and `windows` counts
+    members and nonmembers of one model. By luck, the AUC is 0.5 and a true positive rate is the
+    false positive rate. 0.1% needs 1,000 nonmembers.
+    """
 
     score: str
     models: int
     windows: int
-    auc: float
-    tpr_at_1pct: float
-    tpr_at_01pct: float
+    auc: Estimate
+    tpr_at_1pct: Estimate
+    tpr_at_01pct: Estimate | None = None
 
 
 @dataclass(frozen=True)
