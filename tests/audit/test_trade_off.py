@@ -44,7 +44,7 @@ def test_variants_and_plain_methods_stand_beside_the_run() -> None:
     train, test = windows.select(slice(0, 300)), windows.select(slice(300, 600))
     obfuscator = Masked().fit(train, "activity", "gender")
     budget = Budget(network=SMALL, kernels=40, attackers=(CONVOLUTIONS,))
-    settings = AuditSettings(budget, (0,), True, 0, ("none",), 0)
+    settings = AuditSettings(budget, (0,), True, False, 0, 0, ("none",))
     found = audit_run(obfuscator, Split(train, test, train, test), settings, {"snr": -40.0})
     points = {one.name: one for one in found.main.trade_off}
     assert list(points) == ["noise", "without floor", "without noise", "none"]
