@@ -47,8 +47,9 @@ DONOR_CRITERION = (
     " (an area under the ROC curve above 0.52, or more than 2% of members found at 1% false positives),"
     " and the output is not more than 2 points nearer to training windows than to fresh ones. Each"
     " counts as found where its whole interval lies above the limit. The result is inconclusive where"
-    " membership was not asked, where copies that were planted in a fifth of the output are not found,"
-    " or where the models disagree too much to tell."
+    " a figure is above its limit and the interval is not, where membership was not asked, where copies"
+    " that were planted in a fifth of the output are not found, or where the models differ too much to"
+    " tell."
 )
 
 
@@ -225,11 +226,22 @@ def _donor_doubt(nearness: Nearness, membership: Membership | None) -> str | Non
         return "nothing was found, but whether membership can be seen was not asked"
     if nearness.control is None:
         return "nothing was found, but nearness to training windows could not be measured"
+    if _may_leak(nearness, membership):
+        return "training windows may be recognised, and this is too little to tell it from luck"
     if nearness.control.low <= MAX_EXCESS:
         return "people are too few: even planted copies of training windows are not found"
     if membership.auc.high > MAX_AUC or membership.tpr_at_1pct.high > 2.5 * MAX_MEMBERS_FOUND:
-        return "membership may be seen, and models are too few to tell it from luck"
+        return "the models differ too much to tell whether membership can be seen"
     return None
+
+
+def _may_leak(nearness: Nearness, membership: Membership) -> bool:
+    """Whether a figure is above its limit, if not its whole interval."""
+    return (
+        bool(nearness.excess and nearness.excess.value > MAX_EXCESS)
+        or membership.auc.value > 0.5 + MAX_EXCESS
+        or membership.tpr_at_1pct.value > MAX_MEMBERS_FOUND
+    )
 
 
 def _points(advantage: float) -> str:

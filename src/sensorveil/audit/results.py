@@ -224,10 +224,10 @@ class Nearness:
 
     Each of `outputs` obfuscated windows is compared with `windows` training windows and as many
     fresh windows of the same people, but for its wearer. `nearer` is the share whose nearest window
-    is a training window. `excess` is how far that share is above the share of raw training windows,
-    which repeat nobody else's: 0 if the output does not repeat training windows either. `control` is
-    the excess where a fifth of the output is replaced by training windows. All three are None where
-    there are no fresh windows of the training people. `copies` counts output that is a training window
+    is a training window. `excess` is how far that share is above what windows that repeat nobody's give:
+    one half where models are trained, otherwise the share of raw windows. `control` is the excess where
+    a fifth of the output is replaced by training windows. All three are None where there are no fresh
+    windows of the training people. `copies` counts output that is a training window
     itself.
     """
 
