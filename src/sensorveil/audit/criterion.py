@@ -45,7 +45,8 @@ MAX_MEMBERS_FOUND = 0.02
 DONOR_CRITERION = (
     "Hidden means: no output is a training window, an attacker cannot see whose windows were trained on"
     " (an area under the ROC curve above 0.52, or more than 2% of members found at 1% false positives),"
-    " and the output is not more than 2 points nearer to training windows than to fresh ones. Each"
+    " and output is not more than 2 points more often nearer to training windows than to fresh ones, beyond"
+    " what exchanges of the two give in 0.5% of cases. Each"
     " counts as found where its whole interval lies above the limit. The result is inconclusive where"
     " a figure is above its limit and the interval is not, where membership was not asked, where copies"
     " that were planted in a fifth of the output are not found, or where the models differ too much to"
@@ -137,7 +138,7 @@ def _inconclusive(attacks: Sequence[Attack], control: Attack, planted: float) ->
             f" {_points(planted)}: they are too weak to tell"
         )
     if control.p_value > ALPHA:
-        return "people are too few: even a planted leak cannot be told from luck"
+        return "people are too few: even a planted leak is no more than luck"
     return None
 
 
@@ -212,12 +213,20 @@ def _donor_leak(nearness: Nearness, membership: Membership | None) -> str | None
             "an attacker ranks windows that were trained on above others with an area under the ROC"
             f" curve of {membership.auc.value:.2f}"
         )
-    if nearness.excess and nearness.excess.low > MAX_EXCESS:
+    if _is_nearer(nearness):
+        assert nearness.excess is not None
         return (
             f"the output is {_points(nearness.excess.value)} more often nearer to training windows"
             " than to fresh windows of the same people"
         )
     return None
+
+
+def _is_nearer(nearness: Nearness) -> bool:
+    """Whether output is nearer to training windows beyond luck, and nearer than raw windows are."""
+    if nearness.nearer is None or nearness.excess is None or nearness.p_value > ALPHA:
+        return False
+    return nearness.nearer.low > 0.5 + MAX_EXCESS and nearness.excess.low > MAX_EXCESS
 
 
 def _donor_doubt(nearness: Nearness, membership: Membership | None) -> str | None:

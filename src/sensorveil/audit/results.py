@@ -227,7 +227,8 @@ class Nearness:
     is a training window. `excess` is how far that share is above what windows that repeat nobody's give:
     one half where models are trained, otherwise the share of raw windows. `control` is the excess where
     a fifth of the output is replaced by training windows. All three are None where there are no fresh
-    windows of the training people. `copies` counts output that is a training window
+    windows of the training people. `p_value` is how often `nearer` is as far from one half when
+    training windows and fresh ones of a person are exchanged. `copies` counts output that is a training window
     itself.
     """
 
@@ -237,6 +238,7 @@ class Nearness:
     nearer: Estimate | None = None
     excess: Estimate | None = None
     control: Estimate | None = None
+    p_value: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -211,9 +212,11 @@ def estimate(value: float, width: float = 0.01) -> Estimate:
     return Estimate(value, value - width, value + width, people=20)
 
 
-def nearness(copies: int = 0, excess: float = 0.0, control: float = 0.1) -> Nearness:
+def nearness(
+    copies: int = 0, excess: float = 0.0, control: float = 0.1, p_value: float = 0.001
+) -> Nearness:
     nearer = estimate(0.5 + excess)
-    return Nearness(500, copies, 900, nearer, estimate(excess), estimate(control))
+    return Nearness(500, copies, 900, nearer, estimate(excess), estimate(control), p_value)
 
 
 def membership(auc: float = 0.5, tpr: float = 0.01, width: float = 0.01) -> Membership:
@@ -230,6 +233,8 @@ def membership(auc: float = 0.5, tpr: float = 0.01, width: float = 0.01) -> Memb
         (nearness(excess=0.04), membership(), NOT_HIDDEN, "4.0 points"),
         (nearness(excess=0.04), None, NOT_HIDDEN, "4.0 points"),
         (nearness(excess=0.025), membership(), INCONCLUSIVE, "may be"),
+        (nearness(excess=0.04, p_value=0.01), None, INCONCLUSIVE, "not asked"),
+        (replace(nearness(excess=0.04), nearer=estimate(0.5)), None, INCONCLUSIVE, "not asked"),
         (nearness(), membership(auc=0.525), INCONCLUSIVE, "may be"),
         (nearness(), None, INCONCLUSIVE, "not asked"),
         (nearness(control=0.02), membership(), INCONCLUSIVE, "planted"),

@@ -94,6 +94,7 @@ def test_fresh_output_is_not_nearer_and_copies_are() -> None:
     assert found.nearer.low < 0.5 < found.nearer.high
     assert found.excess.low < 0 < found.excess.high
     assert found.control.low > 0.02
+    assert found.p_value > 0.05
     # A copy of another person's window is nearer for sure; 1 of 12 has no window of another person.
     signal = released.signal
     rng = np.random.default_rng(3)
@@ -101,6 +102,7 @@ def test_fresh_output_is_not_nearer_and_copies_are() -> None:
     copying = share_of(released.replaced(signal), trained, fresh)
     assert copying.nearer.value == pytest.approx(0.5 + 0.25 * 11 / 12, abs=0.06)
     assert copying.excess.low > 0.1
+    assert copying.p_value < 0.005
 
 
 def test_other_days_are_no_leak() -> None:

@@ -221,8 +221,8 @@ def _membership(obfuscator: Obfuscator, halves: Halves, scores: Sequence[np.ndar
     table = np.stack(
         [one - np.median(one) for one in scores]
     )  # some models fit all a little better
-    evidence = likelihood_ratios if own else above_nonmembers
-    attacks = attacks_in_turn(table, halves.inside[:, halves.asked], evidence)
+    ratios = likelihood_ratios if own else above_nonmembers
+    attacks = attacks_in_turn(table, halves.inside[:, halves.asked], ratios)
     people = len(np.unique(halves.windows.subject))
     finest = [attack.tpr_at_01pct for attack in attacks if attack.tpr_at_01pct is not None]
     return Membership(

@@ -33,7 +33,7 @@ MIN_MODELS_FOR_OWN_VARIANCE = 64
 Score = Callable[[Any, Windows], np.ndarray]
 """How well a model fits each window, (n,): higher for those that it was trained on."""
 
-Evidence = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+Ratios = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """From the shadows' scores (models, n), which windows they were trained on (models, n), and the
 target's scores (n,) to numbers (n,) that are higher for its members."""
 
@@ -109,7 +109,7 @@ def lira_in_turn(
 
 
 def attacks_in_turn(
-    scores: np.ndarray, inside: np.ndarray, evidence: Evidence | None = None
+    scores: np.ndarray, inside: np.ndarray, ratios: Ratios | None = None
 ) -> list[MembershipAttack]:
     """The attack on each model by means of all others but its pair; see `lira_in_turn`.
 
@@ -119,7 +119,7 @@ def attacks_in_turn(
         How well each model fits each window, (models, n).
     inside
         Which windows each model was trained on, as `complementary_halves` gives it.
-    evidence
+    ratios
         Default: `likelihood_ratios`.
 
     Examples
@@ -131,7 +131,7 @@ def attacks_in_turn(
     """
     number = np.arange(len(scores))
     return [
-        _attack(scores, inside, target, np.flatnonzero(number // 2 != target // 2), evidence)
+        _attack(scores, inside, target, np.flatnonzero(number // 2 != target // 2), ratios)
         for target in range(len(scores))
     ]
 
@@ -159,9 +159,9 @@ def _attack(
     inside: np.ndarray,
     target: int,
     shadows: np.ndarray,
-    evidence: Evidence | None = None,
+    ratios: Ratios | None = None,
 ) -> MembershipAttack:
-    found = (evidence or likelihood_ratios)(scores[shadows], inside[shadows], scores[target])
+    found = (ratios or likelihood_ratios)(scores[shadows], inside[shadows], scores[target])
     return evaluate_attack("LiRA", found, inside[target])
 
 
@@ -251,6 +251,6 @@ def _half_of_strata(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     keys = [rng.permutation(column.max() + 1)[column] for column in strata.T]
     order = np.lexsort([rng.random(len(strata)), *reversed(keys)])
     half = np.empty(len(strata), bool)
-    coins = np.repeat(rng.integers(2, size=len(order)), 2)[: len(order)]
-    half[order] = (np.arange(len(order)) + coins) % 2 == 0
+    swaps = np.repeat(rng.integers(2, size=len(order)), 2)[: len(order)]
+    half[order] = (np.arange(len(order)) + swaps) % 2 == 0
     return half

@@ -15,7 +15,7 @@ import torch
 from sensorveil.audit.results import Nearness
 from sensorveil.audit.threat_models import stacked, thinned, thinned_positions
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, batches
-from sensorveil.statistics import Estimate, bootstrap
+from sensorveil.statistics import Estimate, bootstrap, paired_difference
 
 PLANTED = 0.2
 """The share of the output that the positive control replaces by training windows. About half of the
@@ -242,7 +242,19 @@ def nearness_of(tables: Sequence[tuple[np.ndarray, int]], outputs: int, copies: 
             return share(number).above(0.5)
         return bootstrap(stack, lambda table: _share(table, number) - _share(table, 1))
 
-    return Nearness(outputs, copies, int(np.mean(compared)), share(0), excess(0), excess(2))
+    windows, luck = int(np.mean(compared)), _luck(stack[:, :, 0].sum(0))
+    return Nearness(outputs, copies, windows, share(0), excess(0), excess(2), luck)
+
+
+def _luck(counts: np.ndarray) -> float:
+    """How often it is as far from one half if each person's two sides are exchanged; (people, 2)."""
+    if len(counts) < 2:
+        return 1.0
+    trained, fresh = (
+        {str(person): float(count) for person, count in enumerate(side)}
+        for side in (counts[:, 0], counts[:, 1] - counts[:, 0])
+    )
+    return paired_difference(trained, fresh).p_value
 
 
 def _share(table: np.ndarray, number: int) -> np.ndarray:
