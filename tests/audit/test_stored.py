@@ -7,9 +7,19 @@ from dataclasses import replace
 import pytest
 import sample
 
-from sensorveil.audit.results import gaps, joined, read_audit
+from sensorveil.audit.results import (
+    HIDDEN,
+    DonorAudit,
+    Membership,
+    Nearness,
+    Verdict,
+    gaps,
+    joined,
+    read_audit,
+)
 from sensorveil.errors import Refusal
 from sensorveil.files import write_json
+from sensorveil.statistics import Estimate
 
 
 def test_round_trip(tmp_path):
@@ -17,6 +27,19 @@ def test_round_trip(tmp_path):
     write_json(tmp_path / "audit.json", audit.as_dict())
     assert read_audit(tmp_path).as_dict() == audit.as_dict()
     assert read_audit(tmp_path / "audit.json").main.attributes == audit.main.attributes
+
+
+def test_donors_come_back(tmp_path):
+    """With and without nearness and membership, which a quick audit cannot always ask for."""
+    some = Estimate(0.5, 0.49, 0.51, people=20)
+    member = Membership("reconstruction error", 8, 4000, some, some)
+    full = DonorAudit(Verdict(HIDDEN, "why"), Nearness(9, 0, 8, some, some, some), member)
+    quick = DonorAudit(Verdict(HIDDEN, "why"), Nearness(9, 0), None, {"membership": "why"})
+    audit = sample.audit()
+    for donors in (full, quick):
+        whole = replace(audit, splits=(replace(audit.main, donors=donors),))
+        write_json(tmp_path / "audit.json", whole.as_dict())
+        assert read_audit(tmp_path).main.donors == donors
 
 
 def test_an_older_file_lacks_what_is_new(tmp_path):

@@ -15,6 +15,8 @@ from sensorveil.audit.attackers import CONVOLUTIONS, Budget
 from sensorveil.audit.bayes_risk import predict_attributes, risk_of_predictions
 from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.criterion import judge_linkage
+from sensorveil.audit.donors.audit import audit_donors
+from sensorveil.audit.donors.lira import check_models
 from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
@@ -117,6 +119,8 @@ class AuditSettings:
     def __post_init__(self) -> None:
         if not self.seeds:
             raise Refusal("an audit needs at least one seed")
+        if self.donors:
+            check_models(self.donors)
 
     def at_once(self, device: str) -> int:
         """How many attackers work, or windows are obfuscated, at the same time."""
@@ -337,6 +341,7 @@ def _audit_split(
         else (),
         trade_off=_trade_off(first, output, settings, strength, device),
         examples=_examples(first.split.test, output.test, settings.examples),
+        donors=audit_donors(first, output, settings.donors, strength, device, store),
         not_asked=not_asked,
     )
 

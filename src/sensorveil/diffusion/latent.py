@@ -16,7 +16,12 @@ from sensorveil.diffusion.guidance import classifier_free
 from sensorveil.diffusion.mlp import ResidualMLP
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.diffusion.training import VelocityDenoiser, autocast_bf16, train_denoiser
+from sensorveil.diffusion.training import (
+    VelocityDenoiser,
+    autocast_bf16,
+    fixed_noise_losses,
+    train_denoiser,
+)
 from sensorveil.train import Checkpoint, Gather, TrainConfig, derived_seed, seeded
 
 
@@ -110,6 +115,11 @@ class LatentDiffusion(nn.Module):
             checkpoint=checkpoint,
         )
         return losses
+
+    def fixed_noise_losses(self, gather: Gather, conditions: torch.Tensor) -> torch.Tensor:
+        """The denoiser's loss on the latents of windows at fixed noise, (n,)."""
+        latents = self.autoencoder.all_latents(gather, len(conditions))
+        return fixed_noise_losses(self.denoiser, latents.__getitem__, conditions, self.schedule)
 
     def encode(self, signal: torch.Tensor) -> torch.Tensor:
         """Windows to latents in standard units."""

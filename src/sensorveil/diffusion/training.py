@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule
+from sensorveil.data.windows import batches
+from sensorveil.diffusion.schedule import Denoiser, NoiseSchedule, drawn_noise
 from sensorveil.train import (
     AveragedWeights,
     Checkpoint,
@@ -103,6 +104,55 @@ def autocast_bf16(network: Callable[..., torch.Tensor]) -> Callable[..., torch.T
             return network(x, *inputs).float()
 
     return call
+
+
+FIXED_TIMES = (0.05, 0.1, 0.2, 0.4)
+"""Where a fixed-noise loss is taken, as shares of all timesteps: little noise, but not none."""
+
+
+@torch.no_grad()
+def fixed_noise_losses(
+    denoiser: Denoiser,
+    gather: Gather,
+    conditions: torch.Tensor,
+    schedule: NoiseSchedule,
+    seed: int = 0,
+) -> torch.Tensor:
+    """The logarithm of each window's denoising loss, mean over `FIXED_TIMES`, (n,).
+
+    Timesteps and noise are the same for all denoisers, so that losses can be compared window by window.
+
+    Parameters
+    ----------
+    gather, conditions, schedule
+        As in `train_denoiser`.
+    seed
+        Of the noise.
+
+    Examples
+    --------
+    >>> x, schedule = torch.zeros(3, 2, 4), NoiseSchedule.linear()
+    >>> knows = lambda noisy, t, condition: noisy / schedule.noise[t].float().view(-1, 1, 1)
+    >>> silent = lambda noisy, t, condition: torch.zeros_like(noisy)
+    >>> losses = [
+    ...     fixed_noise_losses(one, x.__getitem__, torch.ones(3, 1), schedule)
+    ...     for one in (knows, silent)
+    ... ]
+    >>> bool((losses[0] < losses[1]).all())
+    True
+    """
+    generator, device, found = torch.Generator().manual_seed(seed), conditions.device, []
+    schedule, index = schedule.to(device), torch.arange(len(conditions), device=device)
+    for rows in batches(len(conditions), size=256):  # of one size on all devices: so is the noise
+        clean = gather(index[rows])
+        losses = []
+        for share in FIXED_TIMES:
+            t = torch.full((len(clean),), int(share * len(schedule)), device=device)
+            noise = drawn_noise(clean, generator)
+            predicted = denoiser(schedule.add_noise(clean, noise, t), t, conditions[rows])
+            losses.append((noise - predicted).square().flatten(1).mean(1).clamp(min=1e-30).log())
+        found.append(torch.stack(losses).mean(0))
+    return torch.cat(found)
 
 
 def train_denoiser(

@@ -26,7 +26,12 @@ from sensorveil.classifiers import CNN
 from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows
 from sensorveil.diffusion.batched import applied
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import (
+    RECONSTRUCTION,
+    Capabilities,
+    Obfuscator,
+    reconstruction_scores,
+)
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.settings import Settings
 from sensorveil.train import Gather, Loss, TrainConfig, seeded, train_network
@@ -247,6 +252,7 @@ class AAE(Obfuscator):
             "regulariser_epochs": 24,
         },
     }
+    membership_score = RECONSTRUCTION
     settings: AAESettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
@@ -336,6 +342,10 @@ class AAE(Obfuscator):
     def _condition(self, windows: Windows) -> np.ndarray:
         codes = self._applied(self.network_.encode, windows.on(self.device))
         return codes.flatten(1).cpu().numpy()
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        made = self._obfuscate(windows, {}, np.random.default_rng(0))
+        return reconstruction_scores(windows, made)
 
     def _applied(self, network: Gather, windows: DeviceWindows) -> torch.Tensor:
         return applied(network, windows.__getitem__, len(windows), self.device)

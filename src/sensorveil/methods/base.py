@@ -29,6 +29,10 @@ Strength = Mapping[str, float | np.ndarray]
 """Strengths by name, each one number for all windows or an array with one number a window."""
 
 
+FIXED_NOISE, RECONSTRUCTION = "denoising loss at fixed noise", "reconstruction error"
+"""Scores of membership, see `Obfuscator.membership_scores`."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What a method can do; the conformance suite holds it to this record."""
@@ -47,6 +51,8 @@ class Capabilities:
     """Whether two obfuscations of one window differ."""
     emits_donors: bool = False
     """Whether the output consists of training people's own windows."""
+    learns: bool = True
+    """Whether more than the units (mean and deviation of a channel) is learnt from windows."""
     looks_back: bool = False
     """Whether the output depends on earlier windows of the recording."""
     modalities: tuple[str, ...] = ("signal", "complex", "image")
@@ -86,6 +92,8 @@ class Obfuscator(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {}}
     adjustable: ClassVar[tuple[str, ...]] = ()
     """Settings that can be changed without training again (`with_settings`)."""
+    membership_score: ClassVar[str] = ""
+    """What `_membership_scores` measures, in words; empty where there is no such score."""
     checkpoint: Checkpoint | None = None
     """Where `_fit` may keep the state of its trainings."""
 
@@ -179,6 +187,17 @@ class Obfuscator(ABC):
         """
         self._check_fitted()
         return self._condition(self._standard(windows))
+
+    @final
+    def membership_scores(self, windows: Windows) -> np.ndarray | None:
+        """How well the trained networks fit each window with its labels, (n,).
+
+        It is higher for windows of the training than for others where these were memorised, which
+        membership inference looks for. None where the method has no such score.
+        """
+        self._check_fitted()
+        self._check_alike(windows)
+        return self._membership_scores(self._standard(windows))
 
     def strength_names(self) -> tuple[str, ...]:
         """The names of the strengths that this fitted method takes."""
@@ -336,6 +355,10 @@ class Obfuscator(ABC):
         """The method's own condition or code, or None where it has none."""
         return None
 
+    def _membership_scores(self, windows: Windows) -> np.ndarray | None:
+        """Minus the logarithm of each window's loss, with the same noise for every seed, or None."""
+        return None
+
     def _state(self) -> dict[str, np.ndarray]:
         """What was learnt beyond the base's own, as arrays for model.safetensors."""
         return {}
@@ -400,6 +423,18 @@ class Obfuscator(ABC):
                 raise Refusal(f"strength '{name}' must be one finite number, or one a window")
             given[name] = np.broadcast_to(numbers, (count,))
         return given
+
+
+def reconstruction_scores(windows: Windows, made: np.ndarray) -> np.ndarray:
+    """Minus the logarithm of the mean squared error of each window that was made again, (n,).
+
+    >>> windows = Windows.from_signal(np.zeros((2, 1, 4)))
+    >>> reconstruction_scores(windows, np.full((2, 1, 4), np.exp(-1.0))).round(4).tolist()
+    [2.0, 2.0]
+    """
+    rest = tuple(range(1, made.ndim))
+    errors = np.square(made - windows.signal, dtype=np.float64).mean(rest)
+    return np.asarray(-np.log(np.maximum(errors, 1e-30)))
 
 
 def _fresh() -> np.ndarray:

@@ -34,7 +34,7 @@ class NoObfuscation(Obfuscator):
 
     name = "none"
     summary = "the data as it is"
-    capabilities = Capabilities(random=False)
+    capabilities = Capabilities(random=False, learns=False)
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
         pass
@@ -93,6 +93,7 @@ class Noise(Obfuscator):
             "snr": "signal-to-noise ratio in decibels (Gaussian); lower hides more",
             "epsilon": "local epsilon of one whole window (Laplace); lower hides more",
         },
+        learns=False,
     )
     Settings = NoiseSettings
     settings: NoiseSettings
@@ -152,6 +153,7 @@ class Downsample(Obfuscator):
     summary = "a lower sampling rate, interpolated to the old one"
     capabilities = Capabilities(
         random=False,
+        learns=False,
         strengths={"factor": "samples that become one mean, at least 1; higher hides more"},
     )
     Settings = DownsampleSettings

@@ -29,7 +29,12 @@ from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import UNKNOWN, Windows, batches, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import (
+    RECONSTRUCTION,
+    Capabilities,
+    Obfuscator,
+    reconstruction_scores,
+)
 from sensorveil.methods.settings import ClassifierGroup, Settings
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 from sensorveil.vae import kl_divergence, one_hot, reparameterise
@@ -477,6 +482,7 @@ class Blinder(Obfuscator):
     capabilities = Capabilities()
     Settings = BlinderSettings
     presets = PRESETS
+    membership_score = RECONSTRUCTION
     settings: BlinderSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
@@ -562,6 +568,20 @@ class Blinder(Obfuscator):
         hidden = self._predicted_hidden(windows) if deterministic else []
         parts = [self._predicted(0, windows), torch.cat(codes), *hidden]
         return torch.cat(parts, dim=1).cpu().numpy()
+
+    @torch.inference_mode()
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        """Of the mean code, decoded with the window's own hidden classes."""
+        network, kept = self.network_, self._predicted(0, windows)
+        codes = np.stack([joint_classes(windows, [n])[0] for n in self.policy_.hide], axis=1)
+        hidden = one_hot(self._tensor(codes), network.num_hidden)
+        made = [
+            network.decode(self._encode(windows, rows)[0], hidden[rows], kept[rows]).cpu()
+            for rows in batches(len(windows), self.device, size=_BATCH_SIZE)
+        ]
+        return reconstruction_scores(
+            windows, torch.cat(made).unflatten(1, windows.shape[:-1]).numpy()
+        )
 
     # What a federation needs.
 

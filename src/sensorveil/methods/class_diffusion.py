@@ -16,7 +16,7 @@ from sensorveil.data.windows import UNKNOWN, Windows, joint_classes
 from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import FIXED_NOISE, Capabilities, Obfuscator
 from sensorveil.methods.settings import Settings
 from sensorveil.train import TrainConfig, derived_seed
 
@@ -111,6 +111,7 @@ class ClassDiffusion(Obfuscator):
         strengths={"guidance_scale": "how strongly samples are guided to the predicted class"}
     )
     Settings = ClassDiffusionSettings
+    membership_score = FIXED_NOISE
     adjustable: ClassVar[tuple[str, ...]] = ("guidance_scale", "num_candidates", "sampling_steps")
     settings: ClassDiffusionSettings
 
@@ -187,6 +188,11 @@ class ClassDiffusion(Obfuscator):
     def _condition(self, windows: Windows) -> np.ndarray:
         codes = self.ensemble_.predict(windows)
         return np.eye(len(self.joint_classes_), dtype=np.float32)[codes]
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        conditions = torch.from_numpy(self._condition(windows)).to(self.device)
+        signals = windows.on(self.device)
+        return -self.diffusion_.fixed_noise_losses(signals.__getitem__, conditions).cpu().numpy()
 
     def _one_hot(self, codes: torch.Tensor) -> torch.Tensor:
         return one_hot(codes, len(self.joint_classes_)).float()

@@ -29,7 +29,7 @@ from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
 from sensorveil.diffusion.training import autocast_bf16
 from sensorveil.diffusion.unet import UNet, UNetSettings
-from sensorveil.methods.base import ConditionProbe
+from sensorveil.methods.base import FIXED_NOISE, ConditionProbe
 from sensorveil.methods.condition_probe import held_out_people, probe_condition
 from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
@@ -332,6 +332,7 @@ class Cloak(NegativelyGuided):
     summary = "latent diffusion guided by contrastive features"
     Settings = CloakSettings
     presets = PRESETS
+    membership_score = FIXED_NOISE
     settings: CloakSettings
 
     # Training.
@@ -516,6 +517,10 @@ class Cloak(NegativelyGuided):
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return self._diffusion.encode(signal)
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        signals, conditions = windows.on(self.device), self._make_conditions(windows)
+        return -self._diffusion.fixed_noise_losses(signals.__getitem__, conditions).cpu().numpy()
 
     # Networks of this policy and these windows.
 

@@ -144,6 +144,31 @@ def check_labels_are_not_used(made: Method, windows: Windows) -> None:
     assert same.all(), "the output depends on labels that the method says it does not need"
 
 
+def check_what_is_learnt(made: Method, windows: Windows) -> None:
+    """A method that learns nothing does the same after training on windows run backwards."""
+    if made.capabilities.learns:
+        return
+    backwards = windows.replaced(windows.signal[..., ::-1])  # the same mean and deviation
+    plain, other = (
+        _fitted(made, one).obfuscate(windows, seed=1).signal for one in (windows, backwards)
+    )
+    limit = 1e-4 * np.abs(plain).max()
+    assert (np.abs(plain - other) <= limit).all(), "`learns` in the capabilities is not true"
+
+
+def check_membership_scores(made: Method, windows: Windows) -> None:
+    """One finite number a window, the same every time; or no score at all."""
+    obfuscator = _fitted(made, windows)
+    scores = obfuscator.membership_scores(windows)
+    assert (scores is not None) == bool(made.membership_score), "`membership_score` is not true"
+    if scores is None:
+        return
+    assert scores.shape == (len(windows),), "there is not one score a window"
+    assert np.isfinite(scores).all(), "a score is not finite"
+    again = obfuscator.membership_scores(windows)
+    assert np.array_equal(scores, np.asarray(again)), "scores are not the same twice"
+
+
 def check_strengths(made: Method, windows: Windows) -> None:
     """An unknown strength is refused, and so are NaN, infinities and too few numbers."""
     obfuscator = _fitted(made, windows)
@@ -252,6 +277,8 @@ CHECKS: tuple[Check, ...] = (
     check_seed_decides,
     check_round_trip,
     check_labels_are_not_used,
+    check_what_is_learnt,
+    check_membership_scores,
     check_strengths,
     check_bad_windows,
     check_policies,

@@ -26,7 +26,12 @@ from torch.nn.functional import cross_entropy, normalize
 from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows
 from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import (
+    RECONSTRUCTION,
+    Capabilities,
+    Obfuscator,
+    reconstruction_scores,
+)
 from sensorveil.methods.settings import Settings
 from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, seeded, train, train_network
 
@@ -267,6 +272,7 @@ class Mass(Obfuscator):
         },
         "paper": {},
     }
+    membership_score = RECONSTRUCTION
     settings: MassSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
@@ -383,6 +389,10 @@ class Mass(Obfuscator):
         noise = rng.standard_normal(signal.shape, dtype=np.float32)
         inputs = {"signal": torch.from_numpy(signal), "noise": torch.from_numpy(noise)}
         return run_in_batches(lambda batch: self.network_(**batch), inputs, self.device)
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        made = self._obfuscate(windows, {}, np.random.default_rng(0))
+        return reconstruction_scores(windows, made)
 
     def _state(self) -> dict[str, np.ndarray]:
         return {f"network.{k}": v.cpu().numpy() for k, v in self.network_.state_dict().items()}

@@ -24,7 +24,12 @@ from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import UNKNOWN, DeviceWindows, Windows, batches, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import (
+    RECONSTRUCTION,
+    Capabilities,
+    Obfuscator,
+    reconstruction_scores,
+)
 from sensorveil.methods.policy import Policy
 from sensorveil.methods.settings import ClassifierGroup, Settings
 from sensorveil.train import TrainConfig, TrainingTarget, derived_seed, train
@@ -379,6 +384,7 @@ class ObscureNet(Obfuscator):
         "paper": {},
     }
     adjustable = ("modifier",)
+    membership_score = RECONSTRUCTION
     settings: AutoencoderSettings
 
     # What its baselines have otherwise.
@@ -538,6 +544,17 @@ class ObscureNet(Obfuscator):
         return np.concatenate(parts, axis=1)
 
     @torch.inference_mode()
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        """Of the mean code, decoded with the window's own hidden classes."""
+        kept = self.kept_classifier_.predict(windows)
+        codes = np.stack([joint_classes(windows, [n])[0] for n in self.policy_.hide], axis=1)
+        hidden, made = self._one_hot(codes), np.empty((len(windows), *self.hook_shape), np.float32)
+        for network, rows, mu, _ in self._encoded(windows, kept):
+            decoded = self.autoencoders_.decode(mu, self._tensor(hidden[rows]), network)
+            made[rows] = decoded.cpu().numpy().reshape(-1, *self.hook_shape)
+        return reconstruction_scores(windows, made)
+
+    @torch.inference_mode()
     def _codes(self, windows: Windows, kept: np.ndarray) -> np.ndarray:
         """Mean of each window's code and, where there is one, its log-variance, side by side."""
         numbers = self.settings.latent_size * (2 if self.variational else 1)
@@ -653,6 +670,7 @@ class ObscureNetPipeline(Obfuscator):
     Settings = ObscureNetSettings
     presets = ObscureNet.presets
     adjustable = ObscureNet.adjustable
+    membership_score = RECONSTRUCTION
     settings: ObscureNetSettings
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
@@ -673,6 +691,9 @@ class ObscureNetPipeline(Obfuscator):
     def _condition(self, windows: Windows) -> np.ndarray | None:
         """That of the first stage: the others are given its output and nothing else."""
         return self.stages_[0].condition(windows.recorded)
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        return np.sum([stage._membership_scores(windows) for stage in self.stages_], axis=0)
 
     def with_settings(self, **settings: Any) -> Self:
         """The same trained stages with another `modifier`."""

@@ -26,9 +26,15 @@ from sensorveil.diffusion.features import FeatureNet, FeatureSettings
 from sensorveil.diffusion.guidance import classifier_free, negative_guidance
 from sensorveil.diffusion.samplers import SAMPLERS
 from sensorveil.diffusion.schedule import NoiseSchedule
-from sensorveil.diffusion.training import VelocityDenoiser, autocast_bf16, train_denoiser
+from sensorveil.diffusion.training import (
+    VelocityDenoiser,
+    autocast_bf16,
+    fixed_noise_losses,
+    train_denoiser,
+)
 from sensorveil.diffusion.unet import UNet, UNetSettings
 from sensorveil.information import MineNet, corrected_loss, lower_bound, updated_average
+from sensorveil.methods.base import FIXED_NOISE
 from sensorveil.methods.negative_guidance import (
     GuidanceSettings,
     NegativelyGuided,
@@ -320,6 +326,7 @@ class PrivDiffuser(NegativelyGuided):
     summary = "diffusion guided to kept attributes, away from hidden ones"
     Settings = PrivDiffuserSettings
     presets = PRESETS
+    membership_score = FIXED_NOISE
     settings: PrivDiffuserSettings
 
     # Training.
@@ -492,6 +499,12 @@ class PrivDiffuser(NegativelyGuided):
 
     def _to_denoised(self, signal: torch.Tensor) -> torch.Tensor:
         return signal
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        denoiser, signals = self.networks_["denoiser"], windows.on(self.device)
+        conditions = self._make_conditions(windows)
+        losses = fixed_noise_losses(denoiser, signals.__getitem__, conditions, self._schedule())
+        return -losses.cpu().numpy()
 
     # Networks of this policy and these windows.
 

@@ -33,6 +33,10 @@ MIN_MODELS_FOR_OWN_VARIANCE = 64
 Score = Callable[[Any, Windows], np.ndarray]
 """How well a model fits each window, (n,): higher for those that it was trained on."""
 
+Ratios = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""From the shadows' scores (models, n), which windows they were trained on (models, n), and the
+target's scores (n,) to numbers (n,) that are higher for its members."""
+
 
 def logit_score(attribute: str) -> Score:
     """The score of classifiers: log p_y - log(1 - p_y) of the true class y, close to normal."""
@@ -101,14 +105,35 @@ def lira_in_turn(
         windows.recording if groups is None else groups, models // 2, seed
     )
     found = _scores(train, list(scores.values()), windows, inside, seed)
-    number = np.arange(models)
-    return {
-        name: [
-            _attack(own, inside, target, np.flatnonzero(number // 2 != target // 2))
-            for target in range(models)
-        ]
-        for name, own in zip(scores, found, strict=True)
-    }
+    return {name: attacks_in_turn(own, inside) for name, own in zip(scores, found, strict=True)}
+
+
+def attacks_in_turn(
+    scores: np.ndarray, inside: np.ndarray, ratios: Ratios | None = None
+) -> list[MembershipAttack]:
+    """The attack on each model by means of all others but its pair; see `lira_in_turn`.
+
+    Parameters
+    ----------
+    scores
+        How well each model fits each window, (models, n).
+    inside
+        Which windows each model was trained on, as `complementary_halves` gives it.
+    ratios
+        Default: `likelihood_ratios`.
+
+    Examples
+    --------
+    >>> inside = complementary_halves(np.arange(40), pairs=2, seed=0)
+    >>> attacks = attacks_in_turn(3.0 * inside + np.arange(40), inside)
+    >>> [attack.auc for attack in attacks]
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    number = np.arange(len(scores))
+    return [
+        _attack(scores, inside, target, np.flatnonzero(number // 2 != target // 2), ratios)
+        for target in range(len(scores))
+    ]
 
 
 def check_models(models: int) -> None:
@@ -130,10 +155,14 @@ def _scores(
 
 
 def _attack(
-    scores: np.ndarray, inside: np.ndarray, target: int, shadows: np.ndarray
+    scores: np.ndarray,
+    inside: np.ndarray,
+    target: int,
+    shadows: np.ndarray,
+    ratios: Ratios | None = None,
 ) -> MembershipAttack:
-    ratios = likelihood_ratios(scores[shadows], inside[shadows], scores[target])
-    return evaluate_attack("LiRA", ratios, inside[target])
+    found = (ratios or likelihood_ratios)(scores[shadows], inside[shadows], scores[target])
+    return evaluate_attack("LiRA", found, inside[target])
 
 
 def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -155,6 +184,19 @@ def likelihood_ratios(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray)
     return logs[0] - logs[1]
 
 
+def above_nonmembers(scores: np.ndarray, inside: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """The target's score above the mean score of shadows that were not trained on the window.
+
+    It needs no model of members. So it finds them where few of them stand out at all, as the windows
+    that a method happened to copy.
+
+    >>> scores = np.array([[9.0], [1.0], [2.0]])
+    >>> above_nonmembers(scores, np.array([[True], [False], [False]]), np.array([4.0])).tolist()
+    [2.5]
+    """
+    return np.asarray(asked - np.nanmean(np.where(inside, np.nan, scores), axis=0))
+
+
 def balanced_halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
     """Which windows each model is trained on, (models, n).
 
@@ -171,13 +213,44 @@ def balanced_halves(groups: np.ndarray, models: int, seed: int) -> np.ndarray:
     return np.vstack([np.stack(columns, axis=1), target])[:, index]
 
 
-def complementary_halves(groups: np.ndarray, pairs: int, seed: int) -> np.ndarray:
+def complementary_halves(
+    groups: np.ndarray, pairs: int, seed: int, strata: np.ndarray | None = None
+) -> np.ndarray:
     """Which windows each model is trained on, (2 pairs, n): a random half, then the other one.
 
+    Parameters
+    ----------
+    groups
+        Which windows stay together, (n,).
+    pairs, seed
+        Number of pairs of models, and the seed of the halves.
+    strata
+        Windows' strata, (n, levels), the most important one first. Each half has half of the groups of
+        each stratum, as nearly as can be. A group is of the stratum of its first window.
+
+    Examples
+    --------
     >>> complementary_halves(np.array([0, 0, 1, 2, 3]), 3, seed=0).sum(0).tolist()
     [3, 3, 3, 3, 3]
+    >>> activity = np.repeat([0, 1], 4)
+    >>> halves = complementary_halves(np.arange(8), 1, seed=0, strata=activity[:, None])
+    >>> np.bincount(activity[halves[0]]).tolist()
+    [2, 2]
     """
     rng = np.random.default_rng(seed)
-    names, index = np.unique(groups, return_inverse=True)
-    firsts = [rng.permutation(np.arange(len(names)) % 2 == 0) for _ in range(pairs)]
+    names, first, index = np.unique(groups, return_index=True, return_inverse=True)
+    if strata is None:
+        firsts = [rng.permutation(np.arange(len(names)) % 2 == 0) for _ in range(pairs)]
+    else:
+        firsts = [_half_of_strata(strata[first], rng) for _ in range(pairs)]
     return np.stack([side for half in firsts for side in (half, ~half)])[:, index]
+
+
+def _half_of_strata(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Groups that follow each other, in an order by stratum, are dealt one to each half."""
+    keys = [rng.permutation(column.max() + 1)[column] for column in strata.T]
+    order = np.lexsort([rng.random(len(strata)), *reversed(keys)])
+    half = np.empty(len(strata), bool)
+    swaps = np.repeat(rng.integers(2, size=len(order)), 2)[: len(order)]
+    half[order] = (np.arange(len(order)) + swaps) % 2 == 0
+    return half

@@ -18,7 +18,7 @@ from torch import nn
 
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, batches, to_complex
 from sensorveil.errors import Refusal, refuse_unknown
-from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.base import RECONSTRUCTION, Obfuscator, Strength
 from sensorveil.methods.csi.model import KeptClassifier
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.progress import track
@@ -30,6 +30,8 @@ _CLASSIFIER_SEED = 1000
 
 class ClassGenerator(Obfuscator):
     """A generator conditioned on the kept classes; a subclass trains it and samples from it."""
+
+    membership_score = RECONSTRUCTION
 
     def generate(
         self,
@@ -88,10 +90,13 @@ class ClassGenerator(Obfuscator):
         """
         self._check_fitted()
         self._check_alike(windows)
+        return self._errors(self._standard(windows), seed)
+
+    def _errors(self, windows: Windows, seed: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(seed)
         conditions = self._conditions(self._kept_codes(windows))
         errors = self._by_batch(
-            self._standard(windows), lambda x, index: self._losses(x, conditions[index], generator)
+            windows, lambda x, index: self._losses(x, conditions[index], generator)
         )
         return errors.double().numpy()
 
@@ -141,6 +146,9 @@ class ClassGenerator(Obfuscator):
 
     def _condition(self, windows: Windows) -> np.ndarray:
         return self._predict(windows).cpu().numpy()
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray:
+        return -np.log(np.maximum(self._errors(windows, seed=0), 1e-30))
 
     def _make_scaling(self, windows: Windows) -> Scaling:
         """Unit variance of each channel; of a complex one, of each of its two parts."""
