@@ -121,7 +121,7 @@ def _inconclusive(attacks: Sequence[Attack], control: Attack, planted: float) ->
             f" {_points(planted)}: they are too weak to tell"
         )
     if control.p_value > ALPHA:
-        return "people are too few: even a planted leak cannot be told from luck"
+        return "people are too few: even a planted leak does not stand out from luck"
     return None
 
 
