@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from sensorveil.audit.attackers import Budget
-from sensorveil.classifiers import ClassifierSettings
+from sensorveil.audit import applications, audit
+from sensorveil.audit.applications import TREES, application_class
+from sensorveil.audit.attackers import CONVOLUTIONS, Budget
+from sensorveil.audit.session_attackers import SET, SessionBudget
 from sensorveil.cli.comparisons import parse_grid
 from sensorveil.errors import Refusal
 
-OPTION = ("--option", "people=16,windows=3,recordings=1")
+OPTION = ("--option", "people=16,windows=3,recordings=1,gender=10")
 DATA = ("--data", "simulated", "--split", "recording", *OPTION)  # no sessions to link: quicker
 POLICY = ("--keep", "activity", "--hide", "gender")
 QUICK = (*OPTION, "--quick", "--out")
@@ -20,10 +23,21 @@ QUICK = (*OPTION, "--quick", "--out")
 @pytest.fixture(scope="module", autouse=True)
 def tiny():
     """Attackers so small that an audit takes seconds; what they find is tested elsewhere."""
-    network = ClassifierSettings(width=4, epochs=1, batch_size=32, learning_rate=1e-3)
-    small = Budget(windows=120, network=network, kernels=16, rounds=2)
+    small = Budget(
+        windows=120,
+        draws=1,
+        kernels=16,
+        attackers=(CONVOLUTIONS,),
+        sessions=replace(SessionBudget.quick(), kernels=8, components=8, sets=64, epochs=1),
+        session_attackers=(SET,),
+        looks=5,
+        look_windows=20,
+    )
+    designs = {TREES: application_class(TREES)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Budget, "quick", classmethod(lambda cls: small))
+        patch.setattr(applications, "_APPLICATIONS", designs)
+        patch.setattr(audit, "LINKAGE_DRAWS", 1)
         yield
 
 
