@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
-from sensorveil.audit.audit import GIVEN, AuditSettings
+from sensorveil.audit.audit import AuditSettings
 from sensorveil.audit.given import NOT_ASKED, audit_windows, lined_up
 from sensorveil.audit.results import FULL, INSIDER, LAZY, NOT_HIDDEN, SEMI
+from sensorveil.audit.sweep import GIVEN
 from sensorveil.data.windows import Windows
 from sensorveil.errors import Refusal
 

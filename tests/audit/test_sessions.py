@@ -8,6 +8,7 @@ import numpy as np
 
 from sensorveil.audit.attackers import CONVOLUTIONS
 from sensorveil.audit.exchange import exchange_p_values
+from sensorveil.audit.insiders import insider_halves
 from sensorveil.audit.results import INSIDER, SEMI, SessionPoint
 from sensorveil.audit.sessions import (
     Plan,
@@ -17,7 +18,7 @@ from sensorveil.audit.sessions import (
     look_plans,
     training_groups,
 )
-from sensorveil.audit.threat_models import insider_halves, stacked
+from sensorveil.audit.threat_models import stacked
 from sensorveil.audit.truth import Truth, kept_prior, log_prior
 from sensorveil.data.catalog import load
 from sensorveil.data.windows import Windows

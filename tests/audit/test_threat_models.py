@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from sensorveil.audit.attackers import Budget
+from sensorveil.audit.insiders import insider_halves
 from sensorveil.audit.sweep import sweep
 from sensorveil.audit.threat_models import (
     Fold,
     chosen_windows,
     condition_of,
-    insider_halves,
     obfuscate_fold,
     obfuscate_some,
     thinned,

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.attack import attack, attack_accuracy
-from sensorveil.audit.attackers import CONVOLUTIONS, Budget
-from sensorveil.audit.bayes_risk import predict_attributes, risk_of_predictions
+from sensorveil.audit.attackers import Budget
+from sensorveil.audit.bayes_risk import with_bayes_risk
 from sensorveil.audit.bounds import with_bounds
 from sensorveil.audit.criterion import judge_linkage
 from sensorveil.audit.donors.audit import audit_donors
@@ -21,62 +20,31 @@ from sensorveil.audit.evaluation import check_folds, check_unseen, scorable
 from sensorveil.audit.linkage import Round, linkage
 from sensorveil.audit.linkers import LinkageBudget
 from sensorveil.audit.measures import measure_all
-from sensorveil.audit.reidentification import (
-    CLOAK,
-    OBSCURENET,
-    cloak_reidentification,
-    obscurenet_reidentification,
-)
-from sensorveil.audit.results import (
-    HIDDEN,
-    INCONCLUSIVE,
-    MAX_ADVANTAGE,
-    AttributeAudit,
-    Audit,
-    Example,
-    Linkage,
-    Reidentification,
-    SplitAudit,
-    TradeOff,
-    Verdict,
-    gaps,
-)
+from sensorveil.audit.reidentification import reidentify
+from sensorveil.audit.results import Audit, KeptAttribute, Linkage, SplitAudit, gaps
 from sensorveil.audit.runner import run_attacks
-from sensorveil.audit.signals import signal_utility
+from sensorveil.audit.signals import examples, signal_utility
 from sensorveil.audit.store import Store, digest_of, windows_digest
+from sensorveil.audit.sweep import trade_off
 from sensorveil.audit.threat_models import (
-    AttackDataset,
     Fold,
     Output,
     check_shadows,
     obfuscate_fold,
     thinned,
-    thinned_positions,
     train_shadow_obfuscator,
 )
-from sensorveil.audit.truth import pooled_codes
 from sensorveil.audit.utility import information, kept_attribute
 from sensorveil.data.splits import Split
-from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.base import Obfuscator, Strength
-from sensorveil.methods.registry import method
-from sensorveil.parallel import cores
+from sensorveil.methods.base import ConditionProbe, Obfuscator, Strength
+from sensorveil.parallel import cores, parallel
 
 PLAIN = ("none", "noise", "downsample", "resample")
 """The plain baselines in every trade-off plot."""
 
 LINKAGE_DRAWS = 5
 """How often sessions are drawn and obfuscated anew to be linked."""
-
-GIVEN = "given output"
-"""What output is called that something else made."""
-
-BAYES_WINDOWS = 3_000
-"""The most training windows for the estimate of the best accuracy."""
-
-TRADE_OFF_WINDOWS = 4_000
-"""The most test windows for a point of the trade-off plot, since methods can be slow."""
 
 
 @dataclass(frozen=True)
@@ -277,49 +245,17 @@ def _audit_split(
     folds, outputs = material.folds, material.outputs
     first, output, policy = folds[0], outputs[0, settings.seeds[0]], folds[0].policy
     left_out = {n: why for fold in folds for n, why in scorable(fold.split)[1].items()}
-    not_asked = dict(material.not_asked)
     names = [name for name in first.split.train.attributes if name not in left_out]
     attacked = [name for name in names if name not in policy.keep]
     workers = settings.at_once(device)
     found = run_attacks(
         folds, outputs, attacked, settings.seeds, settings.budget, device, store, workers
     )
-    attributes = with_bounds(folds, with_bayes_risk(folds, outputs, found, settings, device))
-    disjoint = all(fold.unseen_people for fold in folds)
-    links: tuple[Linkage, ...] = ()
-    if disjoint:
-        try:
-            links = _linkage(folds, outputs, settings, strength, device)
-        except Refusal as refusal:  # too few sessions: the page says so
-            left_out["linkage"] = str(refusal)
-    kept = tuple(
-        kept_attribute(
-            [fold.split for fold in folds],
-            [[outputs[n, seed].train for n in range(len(folds))] for seed in settings.seeds],
-            [[outputs[n, seed].test for n in range(len(folds))] for seed in settings.seeds],
-            name,
-            settings.seeds,
-            device,
-            settings.quick,
-        )
-        for name in policy.keep
-    )
-    order = {"hide": 0, "unlisted": 1}
-    origin = first.split.test.origin
-    obfuscator = first.obfuscator
-    return SplitAudit(
-        split=origin.split if origin else "given",
-        folds=tuple(f.split.test.origin.fold if f.split.test.origin else 0 for f in folds),
-        unseen_people=disjoint,
-        train_windows=len(first.split.train),
-        test_windows=sum(len(fold.split.test) for fold in folds),
-        test_people=len(np.unique(np.concatenate([f.split.test.subject for f in folds]))),
-        attributes=tuple(sorted(attributes, key=lambda part: order[part.role])),
-        left_out=left_out,
-        kept=kept,
-        signal=signal_utility(first.split.test, output.test, policy.keep),
-        measures=measure_all(first.split.test, output.test),
-        information=information(
+    jobs: dict[str, Callable[[], Any]] = {
+        "bayes": partial(with_bayes_risk, folds, outputs, found, settings.seeds[0], device),
+        "links": partial(_linkage, folds, outputs, settings, strength, device),
+        "information": partial(
+            information,
             thinned(first.split.test, 4000, 0),
             thinned(output.test, 4000, 0),
             [name for name in names if name != "subject"],
@@ -327,68 +263,81 @@ def _audit_split(
             settings.quick,
             device,
         ),
+        "trade_off": partial(
+            trade_off, first, output, settings.budget, settings.plain, strength, device
+        ),
+        "again": partial(
+            reidentify,
+            output,
+            policy.hide,
+            settings.reidentification_runs,
+            settings.budget.network,
+            device,
+        ),
+        "probes": partial(_probes, first),
+        **{
+            f"kept {name}": partial(_kept, folds, outputs, name, settings, device)
+            for name in policy.keep
+        },
+    }
+    made = dict(zip(jobs, parallel(list(jobs.values()), "measures", workers), strict=True))
+    (links, unlinked), (again, not_again) = made["links"], made["again"]
+    left_out |= unlinked | not_again
+    order = {"hide": 0, "unlisted": 1}
+    origin = first.split.test.origin
+    return SplitAudit(
+        split=origin.split if origin else "given",
+        folds=tuple(f.split.test.origin.fold if f.split.test.origin else 0 for f in folds),
+        unseen_people=all(fold.unseen_people for fold in folds),
+        train_windows=len(first.split.train),
+        test_windows=sum(len(fold.split.test) for fold in folds),
+        test_people=len(np.unique(np.concatenate([f.split.test.subject for f in folds]))),
+        attributes=tuple(
+            sorted(with_bounds(folds, made["bayes"]), key=lambda part: order[part.role])
+        ),
+        left_out=left_out,
+        kept=tuple(made[f"kept {name}"] for name in policy.keep),
+        signal=signal_utility(first.split.test, output.test, policy.keep),
+        measures=measure_all(first.split.test, output.test),
+        information=made["information"],
         linkage=links,
         identity=judge_linkage(links) if links else None,
-        reidentification=_reidentification(output, policy.hide, settings, device, left_out),
-        condition_probes=tuple(
-            probe
-            for probe in obfuscator.condition_probe(
-                first.split.training_windows(obfuscator.origin_)
-            )
-            if probe.attribute not in policy.keep
-        )
-        if obfuscator
-        else (),
-        trade_off=_trade_off(first, output, settings, strength, device),
-        examples=_examples(first.split.test, output.test, settings.examples),
+        reidentification=again,
+        condition_probes=made["probes"],
+        trade_off=made["trade_off"],
+        examples=examples(first.split.test, output.test, settings.examples),
         donors=audit_donors(first, output, settings.donors, strength, device, store),
-        not_asked=not_asked,
+        not_asked=dict(material.not_asked),
     )
 
 
-def with_bayes_risk(
+def _kept(
     folds: Sequence[Fold],
     outputs: Mapping[tuple[int, int], Output],
-    found: Sequence[AttributeAudit],
+    name: str,
     settings: AuditSettings,
     device: str,
-) -> tuple[AttributeAudit, ...]:
-    """Each attribute with an estimate of the best accuracy that needs no attacker.
+) -> KeptAttribute:
+    """How well applications predict one kept attribute."""
+    each = [[outputs[n, seed] for n in range(len(folds))] for seed in settings.seeds]
+    return kept_attribute(
+        [fold.split for fold in folds],
+        [[output.train for output in own] for own in each],
+        [[output.test for output in own] for own in each],
+        name,
+        settings.seeds,
+        device,
+        settings.quick,
+    )
 
-    It is taken of the first seed, and of some training windows. It can make a verdict of `hidden`
-    inconclusive, and never the other way round.
-    """
-    names, seed = [part.attribute for part in found], settings.seeds[0]
-    sides: list[dict[str, list[np.ndarray]]] = [{}, {}]
-    for number, fold in enumerate(folds):
-        output = outputs[number, seed]
-        raw = (fold.split.train.select(np.unique(output.chosen)), fold.split.test)
-        for side, (train, test) in zip(sides, (raw, (output.train, output.test)), strict=True):
-            few = thinned(train, BAYES_WINDOWS, seed)
-            predicted = predict_attributes(few, test, names, seed=seed, device=device)
-            for name in names:
-                codes = predicted.get(name, np.zeros(len(test), int))
-                side.setdefault(name, []).append(codes)
-    done = []
-    for part in found:
-        true = pooled_codes(folds, part.attribute)
-        person = np.concatenate([fold.split.test.subject for fold in folds])
-        before, after = (
-            risk_of_predictions(
-                true, np.concatenate(side[part.attribute])[None], person, len(part.classes)
-            )
-            for side in sides
-        )
-        bayes = replace(after, raw_accuracy=before.accuracy)
-        verdict = part.verdict
-        if verdict.status == HIDDEN and bayes.advantage.low > MAX_ADVANTAGE:
-            verdict = Verdict(
-                INCONCLUSIVE,
-                "an estimate of the best accuracy is more than 2 points above the majority"
-                " baseline, though no attacker finds a leak",
-            )
-        done.append(replace(part, bayes=bayes, verdict=verdict))
-    return tuple(done)
+
+def _probes(fold: Fold) -> tuple[ConditionProbe, ...]:
+    """What probes find in the method's condition about attributes that are not kept."""
+    obfuscator = fold.obfuscator
+    if obfuscator is None:
+        return ()
+    found = obfuscator.condition_probe(fold.split.training_windows(obfuscator.origin_))
+    return tuple(probe for probe in found if probe.attribute not in fold.policy.keep)
 
 
 def _linkage(
@@ -397,8 +346,10 @@ def _linkage(
     settings: AuditSettings,
     strength: Strength | None,
     device: str,
-) -> tuple[Linkage, ...]:
-    """Over several draws of sessions and noise of its own: people are few, and it costs little."""
+) -> tuple[tuple[Linkage, ...], dict[str, str]]:
+    """Where people are unseen: over several draws, since people are few; and why it is left out."""
+    if not all(fold.unseen_people for fold in folds):
+        return (), {}
     budget = LinkageBudget.quick() if settings.quick else LinkageBudget()
     few = replace(settings.budget, windows=budget.train_windows, draws=1, looks=0)
     given = any(fold.obfuscator is None for fold in folds)
@@ -415,100 +366,8 @@ def _linkage(
         ]
         for seed in seeds
     ]
-    return linkage(rounds, seeds, keep=folds[0].policy.keep, budget=budget, device=device)
-
-
-def _reidentification(
-    output: Output,
-    hide: Sequence[str],
-    settings: AuditSettings,
-    device: str,
-    left_out: dict[str, str],
-) -> tuple[Reidentification, ...]:
-    if not settings.reidentification_runs:
-        return ()
-    network, runs = settings.budget.network, settings.reidentification_runs
-    protocols: dict[str, Callable[[str], Reidentification]] = {
-        OBSCURENET: partial(
-            obscurenet_reidentification, output.test, runs=runs, settings=network, device=device
-        ),
-        CLOAK: partial(
-            cloak_reidentification, output.train, output.test, settings=network, device=device
-        ),
-    }
-    found = []
-    for name in hide:
-        for protocol, reidentify in protocols.items():
-            try:
-                found.append(reidentify(name))
-            except Refusal as refusal:  # people are disjoint, or one class only: the page says so
-                left_out[f"re-identification of {name} as in {protocol}"] = str(refusal)
-    return tuple(found)
-
-
-def _trade_off(
-    fold: Fold, output: Output, settings: AuditSettings, strength: Strength | None, device: str
-) -> tuple[TradeOff, ...]:
-    """This run, its variants and the plain baselines, by one cheap attacker and application.
-
-    The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's.
-    Both are random convolutions, on one fold and seed, and on some of the test windows.
-    """
-    obfuscator, budget, policy = fold.obfuscator, settings.budget, fold.policy
-    hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
-    if hide is None:
-        return ()
-    shown = thinned_positions(len(fold.split.test), TRADE_OFF_WINDOWS, 0)
-    test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
-    own = obfuscator.name if obfuscator else GIVEN
-    outputs = {own: (thinned(output.train, budget.windows, 0), output.test.select(shown))}
-    for name, other in obfuscator.variants().items() if obfuscator else ():
-        outputs[name] = (
-            other.obfuscate(train, strength, seed=1),
-            other.obfuscate(test, strength, seed=2),
-        )
-    for name in settings.plain:
-        if name != own:
-            plain = method(name)(device=device).fit(fold.split.train, policy.keep, policy.hide)
-            outputs[name] = (plain.obfuscate(train, seed=1), plain.obfuscate(test, seed=2))
-    keep = policy.keep[0]
-    tests = {name: hidden_test for name, (_, hidden_test) in outputs.items()}
-    application = attack(AttackDataset(train, tests), CONVOLUTIONS, [keep], budget, device=device)
-    true = test.codes(keep)
-    return tuple(
-        TradeOff(
-            name,
-            kept=float((application[keep, name].argmax(1) == true)[true != UNKNOWN].mean()),
-            hidden=attack_accuracy(
-                hidden_train, hidden_test, hide, CONVOLUTIONS, budget, device=device
-            ),
-            attribute=hide,
-        )
-        for name, (hidden_train, hidden_test) in outputs.items()
-    )
-
-
-def _examples(raw: Windows, hidden: Windows, count: int) -> tuple[Example, ...]:
-    """A few windows before and after, with at most four channels."""
-    if len(raw.shape) == 3 or not count:
-        return ()
-    chosen = np.linspace(0, len(raw) - 1, count).astype(int)
-    before, after = (_drawn(windows.batch(chosen)) for windows in (raw, hidden))
-    return tuple(
-        Example(
-            title=raw.recordings[raw.recording[place]],
-            channels=raw.channels[:4],
-            sample_rate=raw.sample_rate,
-            before=_rows(before[number]),
-            after=_rows(after[number]),
-        )
-        for number, place in enumerate(chosen)
-    )
-
-
-def _drawn(signal: np.ndarray) -> np.ndarray:
-    return np.abs(signal) if np.iscomplexobj(signal) else signal
-
-
-def _rows(window: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(round(float(value), 4) for value in row) for row in window[:4])
+    try:
+        keep = folds[0].policy.keep
+        return linkage(rounds, seeds, keep=keep, budget=budget, device=device), {}
+    except Refusal as refusal:  # too few sessions: the page says so
+        return (), {"linkage": str(refusal)}

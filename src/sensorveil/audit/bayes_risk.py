@@ -12,17 +12,29 @@ attacker reaches, apart from chance, and the best possible accuracy is no lower.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import eigh, solve
 
 from sensorveil.audit.features import RandomConvolutions, spectral_features
-from sensorveil.audit.results import BayesRisk
+from sensorveil.audit.results import (
+    HIDDEN,
+    INCONCLUSIVE,
+    MAX_ADVANTAGE,
+    AttributeAudit,
+    BayesRisk,
+    Verdict,
+)
+from sensorveil.audit.threat_models import Fold, Output, thinned
+from sensorveil.audit.truth import pooled_codes
 from sensorveil.data.windows import UNKNOWN, Windows, to_real
 from sensorveil.errors import Refusal
 from sensorveil.statistics import accuracy, bootstrap, confusion_by_person, majority
 
+WINDOWS = 3_000
+"""The most training windows in an audit."""
 KERNELS = 150
 """Random convolutions."""
 SAMPLES = 2_000
@@ -223,6 +235,60 @@ def bayes_risk(
         raise Refusal(f"attribute '{attribute}' has one class only in the training windows")
     true, classes = test.codes(attribute), len(test.classes[attribute])
     return risk_of_predictions(true, found[attribute][None], test.subject, classes)
+
+
+def with_bayes_risk(
+    folds: Sequence[Fold],
+    outputs: Mapping[tuple[int, int], Output],
+    found: Sequence[AttributeAudit],
+    seed: int = 0,
+    device: str = "cpu",
+) -> tuple[AttributeAudit, ...]:
+    """Each attribute with an estimate of the best accuracy that needs no attacker.
+
+    It is taken of one seed, and of some training windows. It can make a verdict of `hidden`
+    inconclusive, and never the other way round.
+
+    Parameters
+    ----------
+    folds, outputs
+        What is audited, and the output for each (fold, seed).
+    found
+        What attackers found.
+    seed, device
+        Which output is taken, and where it is worked on.
+    """
+    names = [part.attribute for part in found]
+    sides: list[dict[str, list[np.ndarray]]] = [{}, {}]
+    for number, fold in enumerate(folds):
+        output = outputs[number, seed]
+        raw = (fold.split.train.select(np.unique(output.chosen)), fold.split.test)
+        for side, (train, test) in zip(sides, (raw, (output.train, output.test)), strict=True):
+            few = thinned(train, WINDOWS, seed)
+            predicted = predict_attributes(few, test, names, seed=seed, device=device)
+            for name in names:
+                codes = predicted.get(name, np.zeros(len(test), int))
+                side.setdefault(name, []).append(codes)
+    done = []
+    for part in found:
+        true = pooled_codes(folds, part.attribute)
+        person = np.concatenate([fold.split.test.subject for fold in folds])
+        before, after = (
+            risk_of_predictions(
+                true, np.concatenate(side[part.attribute])[None], person, len(part.classes)
+            )
+            for side in sides
+        )
+        bayes = replace(after, raw_accuracy=before.accuracy)
+        verdict = part.verdict
+        if verdict.status == HIDDEN and bayes.advantage.low > MAX_ADVANTAGE:
+            verdict = Verdict(
+                INCONCLUSIVE,
+                "an estimate of the best accuracy is more than 2 points above the majority"
+                " baseline, though no attacker finds a leak",
+            )
+        done.append(replace(part, bayes=bayes, verdict=verdict))
+    return tuple(done)
 
 
 class _Components:

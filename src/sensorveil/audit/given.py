@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.audit import GIVEN, AuditSettings, Material, audit_split
+from sensorveil.audit.audit import AuditSettings, Material, audit_split
 from sensorveil.audit.results import Audit
 from sensorveil.audit.store import Store, windows_digest
+from sensorveil.audit.sweep import GIVEN
 from sensorveil.audit.threat_models import Fold, Output
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import Windows

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from sensorveil.audit.attack import attack_accuracy
 from sensorveil.audit.attackers import CNN, Budget
 from sensorveil.audit.results import Reidentification
+from sensorveil.audit.threat_models import Output
 from sensorveil.classifiers import ClassifierSettings
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
@@ -88,6 +91,49 @@ def cloak_reidentification(
         for run in track(range(runs), "re-identification")
     ]
     return _result(attribute, CLOAK, accuracies, test)
+
+
+def reidentify(
+    output: Output,
+    hide: Sequence[str],
+    runs: int,
+    settings: ClassifierSettings | None = None,
+    device: str = "cpu",
+) -> tuple[tuple[Reidentification, ...], dict[str, str]]:
+    """Every hidden attribute by both protocols, and why some could not be run.
+
+    Parameters
+    ----------
+    output
+        What leaks in part.
+    hide
+        The hidden attributes.
+    runs
+        How often each is repeated; 0 leaves all out.
+    settings, device
+        Size and training of the classifier, and where it works.
+    """
+    protocols: dict[str, Callable[[str], Reidentification]] = {
+        OBSCURENET: partial(
+            obscurenet_reidentification, output.test, runs=runs, settings=settings, device=device
+        ),
+        CLOAK: partial(
+            cloak_reidentification,
+            output.train,
+            output.test,
+            runs=runs,
+            settings=settings,
+            device=device,
+        ),
+    }
+    found, left_out = [], dict[str, str]()
+    for name in hide if runs else ():
+        for protocol, again in protocols.items():
+            try:
+                found.append(again(name))
+            except Refusal as refusal:  # people are disjoint, or one class only: the page says so
+                left_out[f"re-identification of {name} as in {protocol}"] = str(refusal)
+    return tuple(found), left_out
 
 
 def _budget(train: Windows, settings: ClassifierSettings | None) -> Budget:

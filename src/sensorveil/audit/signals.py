@@ -1,4 +1,4 @@
-"""What survives of the signal itself: rhythm, energy, spectrum, steps."""
+"""What survives of the signal itself: rhythm, energy, spectrum, steps, and a few windows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sensorveil.audit.results import SignalUtility
+from sensorveil.audit.results import Example, SignalUtility
 from sensorveil.data.signal_features import (
     acceleration_channels,
     dominant_frequency,
@@ -101,3 +101,37 @@ def _step_error(raw: Windows, hidden: Windows, walking: np.ndarray | None) -> fl
     )
     some = before > 0
     return float((np.abs(after - before)[some] / before[some]).mean()) if some.any() else None
+
+
+def examples(raw: Windows, hidden: Windows, count: int) -> tuple[Example, ...]:
+    """A few windows before and after, with at most four channels.
+
+    Parameters
+    ----------
+    raw, hidden
+        Windows and their output, in the same order.
+    count
+        How many; none of images, or with 0.
+    """
+    if len(raw.shape) == 3 or not count:
+        return ()
+    chosen = np.linspace(0, len(raw) - 1, count).astype(int)
+    before, after = (_drawn(windows.batch(chosen)) for windows in (raw, hidden))
+    return tuple(
+        Example(
+            title=raw.recordings[raw.recording[place]],
+            channels=raw.channels[:4],
+            sample_rate=raw.sample_rate,
+            before=_rows(before[number]),
+            after=_rows(after[number]),
+        )
+        for number, place in enumerate(chosen)
+    )
+
+
+def _drawn(signal: np.ndarray) -> np.ndarray:
+    return np.abs(signal) if np.iscomplexobj(signal) else signal
+
+
+def _rows(window: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(round(float(value), 4) for value in row) for row in window[:4])

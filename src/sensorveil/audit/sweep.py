@@ -1,4 +1,4 @@
-"""Trade-off curves over strengths, without training again."""
+"""Trade-offs: of a run beside plain baselines, and over strengths without training again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,89 @@ from typing import Any
 
 import numpy as np
 
-from sensorveil.audit.attack import attack_accuracy
+from sensorveil.audit.attack import attack, attack_accuracy
 from sensorveil.audit.attackers import CONVOLUTIONS, Budget
-from sensorveil.audit.results import SweepPoint
-from sensorveil.audit.threat_models import obfuscate_some, thinned_positions
+from sensorveil.audit.evaluation import scorable
+from sensorveil.audit.results import SweepPoint, TradeOff
+from sensorveil.audit.threat_models import (
+    AttackDataset,
+    Fold,
+    Output,
+    obfuscate_some,
+    thinned,
+    thinned_positions,
+)
 from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
-from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.base import Obfuscator, Strength
+from sensorveil.methods.registry import method
 from sensorveil.progress import track
+
+GIVEN = "given output"
+"""What output is called that something else made."""
+
+TRADE_OFF_WINDOWS = 4_000
+"""The most test windows for a point of the trade-off plot, since methods can be slow."""
+
+
+def trade_off(
+    fold: Fold,
+    output: Output,
+    budget: Budget,
+    plain: Sequence[str],
+    strength: Strength | None = None,
+    device: str = "cpu",
+) -> tuple[TradeOff, ...]:
+    """This run, its variants and the plain baselines, by one cheap attacker and application.
+
+    The kept accuracy is the unchanged application's, the hidden one a semi-informed attacker's.
+    Both are random convolutions, on one fold and seed, and on some of the test windows.
+
+    Parameters
+    ----------
+    fold, output
+        What is audited, and its output.
+    budget
+        How much the attacker learns from.
+    plain
+        The baselines to compare with.
+    strength
+        The strengths to obfuscate with.
+    device
+        Where the attacker works.
+    """
+    obfuscator, policy = fold.obfuscator, fold.policy
+    hide = next((n for n in policy.hide if n in scorable(fold.split)[0]), None)
+    if hide is None:
+        return ()
+    shown = thinned_positions(len(fold.split.test), TRADE_OFF_WINDOWS, 0)
+    test, train = fold.split.test.select(shown), thinned(fold.split.train, budget.windows, 0)
+    own = obfuscator.name if obfuscator else GIVEN
+    outputs = {own: (thinned(output.train, budget.windows, 0), output.test.select(shown))}
+    for name, other in obfuscator.variants().items() if obfuscator else ():
+        outputs[name] = (
+            other.obfuscate(train, strength, seed=1),
+            other.obfuscate(test, strength, seed=2),
+        )
+    for name in plain:
+        if name != own:
+            other = method(name)(device=device).fit(fold.split.train, policy.keep, policy.hide)
+            outputs[name] = (other.obfuscate(train, seed=1), other.obfuscate(test, seed=2))
+    keep = policy.keep[0]
+    tests = {name: hidden_test for name, (_, hidden_test) in outputs.items()}
+    application = attack(AttackDataset(train, tests), CONVOLUTIONS, [keep], budget, device=device)
+    true = test.codes(keep)
+    return tuple(
+        TradeOff(
+            name,
+            kept=float((application[keep, name].argmax(1) == true)[true != UNKNOWN].mean()),
+            hidden=attack_accuracy(
+                hidden_train, hidden_test, hide, CONVOLUTIONS, budget, device=device
+            ),
+            attribute=hide,
+        )
+        for name, (hidden_train, hidden_test) in outputs.items()
+    )
 
 
 @dataclass(frozen=True)
