@@ -241,9 +241,9 @@ class Membership:
     score: str
     models: int
     windows: int
-    auc: float
-    tpr_at_1pct: float
-    tpr_at_01pct: float
+    auc: Estimate
+    tpr_at_1pct: Estimate
+    tpr_at_01pct: Estimate | None
 
 
 @dataclass(frozen=True)
