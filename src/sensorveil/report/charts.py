@@ -198,11 +198,12 @@ def session_curve(points: Sequence[SessionPoint], ways: Sequence[str], name: str
     group = points[0].group if points else RECORDING
     what = "obfuscations of one window" if group == LOOKS else f"windows of one {group}"
     many = ["all" if p.windows is None else str(p.windows) for p in points]
-    axes.set(xlim=(-0.5, max(len(points) - 0.5, 1)), ylim=(0, 1.08), xticks=range(len(points)))
+    axes.set(xlim=(-0.5, max(len(points) - 0.5, 1)), ylim=(0, 1.2), xticks=range(len(points)))
     short = [_clipped(way.removesuffix(" network"), 9) for way in ways]
     axes.set_xticklabels([f"{count}\n{way}" for count, way in zip(many, short, strict=True)])
-    axes.set_xlabel(f"{what}, and the worst attacker")
+    axes.set_xlabel(what)
     _percent_axis(axes)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.plot([p.majority for p in points], "--", color=INK, lw=1.25)
     axes.plot([p.accuracy.value for p in points], color=ACCENT, lw=2)
     for x, (point, way) in enumerate(zip(points, ways, strict=True)):
@@ -213,7 +214,7 @@ def session_curve(points: Sequence[SessionPoint], ways: Sequence[str], name: str
         shape = "o" if way == ADDS_UP else "s"
         axes.plot(x, point.accuracy.value, shape, color=colour, ms=8)
         if point.significant:
-            _text(axes, x, point.accuracy.high + 0.06, "leak", "center", weight="bold")
+            _text(axes, x, point.accuracy.high + 0.11, "leak", "center", weight="bold")
     said = ", ".join(
         f"{count} ({way}): {percent(p.accuracy.value)} against {percent(p.majority)}"
         f"{' (leak found)' if p.significant else ''}"
@@ -363,7 +364,8 @@ def _attack(axes: Axes, attack: Attack, y: float, is_worst: bool) -> None:
         look = {"color": PAPER, "mec": ACCENT, "mew": 1.75, "ms": 7}
     elif attack.found:
         look["color"] = COLOURS["not-hidden"]
-    axes.plot(accuracy.value, y, "X" if attack.found else "o", **look)
+    is_leak = attack.found and attack.threat_model != CONTROL  # the control's was planted
+    axes.plot(accuracy.value, y, "X" if is_leak else "o", **look)
     weight = "bold" if is_worst else "normal"
     _row_text(axes, WIDTH, y, percent(accuracy.value), "right", weight=weight)
 

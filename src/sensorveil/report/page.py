@@ -249,7 +249,9 @@ def _soft_interval(write: Callable[[Estimate], str]) -> Callable[[Estimate | Non
     return written
 
 
-def _session_charts(found: AttributeAudit, points: Sequence[SessionPoint], name: str) -> list[Chart]:
+def _session_charts(
+    found: AttributeAudit, points: Sequence[SessionPoint], name: str
+) -> list[Chart]:
     """A chart for each group of windows."""
     drawn = []
     for _, some in groupby(points, key=lambda point: point.group):

@@ -78,7 +78,7 @@ def interval_note(found: AttributeAudit) -> str:
     """The interval of the worst attacker, and what it means for the verdict."""
     worst = found.worst.advantage
     text = (
-        "The strongest attacker's advantage over the majority baseline is"
+        "The worst attacker's advantage over the majority baseline is"
         f" {points(worst.value)} points; the 95% interval over {counted(worst.people, 'person')} is"
         f" {points(worst.low)} to {points(worst.high)}."
     )

@@ -52,9 +52,9 @@ _TRAINED = {
 }
 _BEGINS = {HIDDEN: "No leak found.", INCONCLUSIVE: "Not known.", NOT_HIDDEN: ""}
 _ON = {
-    NOT_HIDDEN: "a leak is found on",
-    INCONCLUSIVE: "no more is found on",
-    HIDDEN: "no leak is found on",
+    NOT_HIDDEN: "a leak is found in",
+    INCONCLUSIVE: "nothing is known about",
+    HIDDEN: "no leak is found in",
 }
 
 
@@ -189,21 +189,20 @@ def _of_sessions(
     of_windows: str,
 ) -> Answer:
     if point.significant:
-        return Answer(NOT_HIDDEN, scope, "", f"{capital(by_session(found, point))}.")
-    figures = f"What stands out most: {by_session(found, point)}."
-    status = _without_leak(found, points)
+        return Answer(NOT_HIDDEN, scope, "", by_session(found, point))
+    said, status = by_session(found, point), _without_leak(found, points)
     if of_windows == NOT_HIDDEN:  # one of the windows is enough
-        return Answer(INCONCLUSIVE, scope, "No leak found beyond that of single windows.", figures)
-    return Answer(status, scope, _BEGINS[status], figures)
+        return Answer(INCONCLUSIVE, scope, "No leak found beyond that of single windows.", said)
+    return Answer(status, scope, _BEGINS[status], said)
 
 
 def by_session(found: AttributeAudit, point: SessionPoint) -> str:
-    """How often an attacker is right who sees several windows: it adds up, or learns from them."""
+    """How often the worst attacker is right who adds up several windows, or learns from them."""
     how = "adds up" if adds_up(found, point) else "learns from"
     return (
-        f"an attacker that {how} {point_windows(point)} ({point.attacker}, {point.threat_model}) is"
-        f" right in {percent(point.accuracy.value)} of {point.sessions:,} cases, the majority"
-        f" baseline in {percent(point.majority)} ({_p(point.p_value)})"
+        f"The worst attacker {how} {point_windows(point)} ({point.attacker}, {point.threat_model})."
+        f" It is right in {percent(point.accuracy.value)} of {point.sessions:,} cases, the majority"
+        f" baseline in {percent(point.majority)} ({_p(point.p_value)})."
     )
 
 
@@ -247,7 +246,10 @@ def by_threat_model(found: AttributeAudit) -> list[tuple[str, str]]:
 
 def donor_sentence(donors: DonorAudit) -> str:
     """The verdict about the people whose recordings a method learnt from."""
-    they, reason = "the donors, whose recordings the method learnt from,", bare(donors.verdict.reason)
+    they, reason = (
+        "the donors, whose recordings the method learnt from,",
+        bare(donors.verdict.reason),
+    )
     if donors.verdict.status == INCONCLUSIVE:
         return f"It is not known whether {they} are hidden: {reason}."
     return f"{capital(they)} are {donors.verdict.status}: {reason}."
