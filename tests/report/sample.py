@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from sensorveil.audit.criterion import judge_donors
 from sensorveil.audit.results import (
     CONTROL,
     FULL,
@@ -236,20 +237,33 @@ def example(title: str = "walking, person 7") -> Example:
 
 
 def donors(status: str = HIDDEN) -> DonorAudit:
-    """Output that lies no nearer to its donors than to others, or (not hidden) that copies them."""
-    if status == NOT_HIDDEN:
-        near = Nearness(2000, 1500, estimate(0.814), copies=37)
-        reason = "output lies nearer to training windows than to fresh ones in 81.4% of cases"
-        return DonorAudit(
-            Verdict(status, reason), near, not_asked={"membership": "a quick audit leaves it out"}
-        )
-    return DonorAudit(
-        Verdict(status, "neither copies nor members are found beyond luck"),
-        Nearness(2000, 1500, estimate(0.504), copies=0),
-        Membership(
-            "loss at fixed noise", 8, 4000, estimate(0.512), estimate(0.012, 0.004), estimate(0.001)
-        ),
+    """Output that is as near to fresh windows as to its donors', or (not hidden) copies these.
+
+    It is inconclusive where membership was not asked.
+    """
+    near = Nearness(
+        outputs=2000,
+        copies=0,
+        windows=1500,
+        nearer=estimate(0.504, 0.01),
+        excess=Estimate(0.004, -0.006, 0.014, people=24),
+        control=Estimate(0.1, 0.08, 0.12, people=24),
+        p_value=0.31,
     )
+    member = Membership(
+        "loss at fixed noise",
+        8,
+        4000,
+        estimate(0.502, 0.01),
+        estimate(0.012, 0.004),
+        estimate(0.001),
+    )
+    if status == HIDDEN:
+        return DonorAudit(judge_donors(near, member), near, member)
+    if status == NOT_HIDDEN:
+        near = Nearness(outputs=2000, copies=37)
+    unasked = {"membership": "a quick audit trains no models"}
+    return DonorAudit(judge_donors(near, None), near, not_asked=unasked)
 
 
 def with_donors(whole: Audit, status: str = HIDDEN) -> Audit:

@@ -373,29 +373,33 @@ def test_donors_have_a_verdict_of_their_own_beside_the_wearers() -> None:
     assert header.count('class="status hidden"') == 1
     assert header.count('class="status not-hidden"') == 1
     assert "Wearers" in header
-    assert "are not hidden: output lies nearer to training windows" in header
+    assert "are not hidden: 37 of 2000 windows of the output are training windows" in header
     for absent in ("onors", "Wearers"):
         assert absent not in html_of("hidden").split("<nav")[0]
 
 
 def test_what_was_measured_about_donors() -> None:
-    assert [row[:3] for row in rows(html_of("donors"), "Donors")[1:]] == [
-        ["Output whose nearest window is a training window", "50.4% (47.4 to 53.4)", "50.0%"],
-        ["Copies of training windows", "0", "0"],
-        ["Membership, AUC", "0.512 (0.482 to 0.542)", "0.500"],
-        ["Membership, true positive rate at 1% false positives", "1.2% (0.8 to 1.6)", "1.0%"],
-        ["Membership, true positive rate at 0.1% false positives", "0.1% (0.0 to 3.1)", "0.1%"],
+    near = "Output whose nearest window is a training window"
+    assert [row[:4] for row in rows(html_of("donors"), "Donors")[1:]] == [
+        ["Copies of training windows", "0", "0", "–"],
+        [near, "50.4% (49.4 to 51.4)", "50.0%", "0.310"],
+        ["Excess of that share, points", "+0.4 (−0.6 to +1.4)", "0.0", "–"],
+        ["Control: the excess where a fifth of the output is training windows, points", "+10.0 (+8.0 to +12.0)", "0.0", "–"],
+        ["Membership, AUC", "0.502 (0.492 to 0.512)", "0.500", "–"],
+        ["Membership, true positive rate at 1% false positives", "1.2% (0.8 to 1.6)", "1.0%", "–"],
+        ["Membership, true positive rate at 0.1% false positives", "0.1% (0.0 to 3.1)", "0.1%", "–"],
+    ]  # fmt: skip
+    assert "About donors: " in page_of("donors").section("What counts as hidden")
+    assert "About donors" not in page_of("hidden").text
+
+
+def test_what_was_not_measured_about_donors_has_no_row_or_a_reason() -> None:
+    assert [row[:2] for row in rows(html_of("copies"), "Donors")] == [
+        ["Measure", "Value"],
+        ["Copies of training windows", "37"],
+        ["Not asked", "Why"],
+        ["Membership", "A quick audit trains no models."],
     ]
-    shown = rows(html_of("copies"), "Donors")
-    assert [row[0] for row in shown] == [
-        "Measure",
-        "Output whose nearest window is a training window",
-        "Copies of training windows",
-        "Not asked",
-        "Membership",
-    ]
-    assert shown[2][1] == "37"
-    assert shown[-1] == ["Membership", "A quick audit leaves it out."]
 
 
 def test_too_few_windows_for_one_in_a_thousand_are_said() -> None:
@@ -403,7 +407,7 @@ def test_too_few_windows_for_one_in_a_thousand_are_said() -> None:
     member = replace(whole.main.donors.membership, tpr_at_01pct=None)
     donors = replace(whole.main.donors, membership=member)
     page = render(replace(whole, splits=(replace(whole.main, donors=donors),)))
-    assert rows(page, "Donors")[-1][1:] == ["–", "0.1%", "too few windows"]
+    assert rows(page, "Donors")[-1][1:] == ["–", "0.1%", "–", "too few windows"]
 
 
 def test_what_was_not_asked_is_on_the_first_screen_and_has_a_reason() -> None:

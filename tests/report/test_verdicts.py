@@ -18,6 +18,8 @@ from sensorveil.audit.results import (
     Reidentification,
     Verdict,
 )
+from sensorveil.cli.audits import print_audit
+from sensorveil.cli.screen import Screen
 from sensorveil.report import text, verdicts
 from sensorveil.report.findings import Finding, findings, overall
 from sensorveil.report.verdicts import LOOKS, MATCHES, OTHERS, SESSIONS, WINDOWS, from_whom
@@ -241,10 +243,25 @@ def test_each_threat_model_has_a_status_and_ones_own_is_named():
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (HIDDEN, "The donors, whose recordings the method learnt from, are hidden: neither"),
-        (NOT_HIDDEN, "The donors, whose recordings the method learnt from, are not hidden: output"),
-        (INCONCLUSIVE, "It is not known whether the donors, whose recordings the method learnt"),
+        (HIDDEN, "Donors, from whom the method learnt, are hidden: no output is a"),
+        (NOT_HIDDEN, "Donors, from whom the method learnt, are not hidden: 37 of 2000"),
+        (INCONCLUSIVE, "It is not known whether donors, from whom the method learnt, are"),
     ],
 )
 def test_the_verdict_about_donors_in_one_sentence(status, said):
     assert verdicts.donor_sentence(sample.donors(status)).startswith(said)
+
+
+def test_the_terminal_says_the_same_sentences(capsys):
+    whole = sample.with_donors(sample.audit(sample.gender_found_out()), INCONCLUSIVE)
+    print_audit(Screen(), whole)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("Gender is not hidden. Gender, single windows: An attacker retrained")
+    assert "Gender, several windows: The worst attacker learns from all windows of one" in said
+    assert "Gender, several looks: The worst attacker learns from 20 obfuscations" in said
+    assert "It is not known whether donors, from whom the method learnt, are hidden" in said
+    assert "several windows" in said
+    print_audit(Screen(), sample.audit(sample.gender_inconclusive()))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Gender: The attackers did not find even the leak of 10 points" in said
+    assert "onors" not in said

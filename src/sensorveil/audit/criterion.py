@@ -18,6 +18,8 @@ from sensorveil.audit.results import (
     RAW,
     Attack,
     Linkage,
+    Membership,
+    Nearness,
     SessionPoint,
     Verdict,
 )
@@ -34,6 +36,21 @@ CRITERION = (
     " exchanges, or the attacker that is best on half of the people is more than 2 points above the"
     " baseline on the others), where a planted leak is not found, where people are too few, or where"
     " nobody can predict the attribute from raw data either."
+)
+
+MAX_EXCESS = 0.02
+"""How far output may be nearer to training windows than to fresh ones, and an AUC above 0.5."""
+MAX_MEMBERS_FOUND = 0.02
+"""The share of members that may be found at 1% false positives; luck finds 1%."""
+DONOR_CRITERION = (
+    "Hidden means: no output is a training window, an attacker cannot see whose windows were trained on"
+    " (an area under the ROC curve above 0.52, or more than 2% of members found at 1% false positives),"
+    " and output is not more than 2 points more often nearer to training windows than to fresh ones, beyond"
+    " what exchanges of the two give in 0.5% of cases. Each"
+    " counts as found where its whole interval lies above the limit. The result is inconclusive where"
+    " a figure is above its limit and the interval is not, where membership was not asked, where copies"
+    " that were planted in a fifth of the output are not found, or where the models differ too much to"
+    " tell."
 )
 
 
@@ -125,7 +142,7 @@ def too_weak(attacks: Sequence[Attack], control: Attack, planted: float) -> str 
             f" {_points(planted)}: they are too weak to tell"
         )
     if control.p_value > ALPHA:
-        return "people are too few: even a planted leak cannot be told from luck"
+        return "people are too few: even a planted leak is no more than luck"
     return None
 
 
@@ -159,6 +176,84 @@ def judge_linkage(links: Sequence[Linkage]) -> Verdict:
         HIDDEN,
         f"the right one of the people compared is found in {worst.rank1.value:.1%} of cases"
         f" (chance is {worst.rank1_chance:.1%}, raw data {worst.raw_rank1.value:.1%})",
+    )
+
+
+def judge_donors(nearness: Nearness, membership: Membership | None) -> Verdict:
+    """The verdict on the people whose windows a method was trained on.
+
+    Examples
+    --------
+    >>> judge_donors(Nearness(outputs=200, copies=3), None).reason
+    '3 of 200 windows of the output are training windows themselves'
+    """
+    leak = _donor_leak(nearness, membership)
+    if leak:
+        return Verdict(NOT_HIDDEN, leak)
+    doubt = _donor_doubt(nearness, membership)
+    if doubt or membership is None:
+        return Verdict(INCONCLUSIVE, doubt or "membership was not asked")
+    return Verdict(
+        HIDDEN,
+        f"no output is a training window, and an attacker finds {membership.tpr_at_1pct.value:.1%} of"
+        " members at 1% false positives, no more than luck can give",
+    )
+
+
+def _donor_leak(nearness: Nearness, membership: Membership | None) -> str | None:
+    """What was found about donors, in one sentence."""
+    if nearness.copies:
+        return (
+            f"{nearness.copies} of {nearness.outputs} windows of the output are training windows"
+            " themselves"
+        )
+    if membership and membership.tpr_at_1pct.low > MAX_MEMBERS_FOUND:
+        return (
+            f"an attacker finds {membership.tpr_at_1pct.value:.1%} of the windows that were trained on,"
+            " at 1% false positives"
+        )
+    if membership and membership.auc.low > 0.5 + MAX_EXCESS:
+        return (
+            "an attacker ranks windows that were trained on above others with an area under the ROC"
+            f" curve of {membership.auc.value:.2f}"
+        )
+    if _is_nearer(nearness):
+        assert nearness.excess is not None
+        return (
+            f"the output is {_points(nearness.excess.value)} more often nearer to training windows"
+            " than to fresh windows of the same people"
+        )
+    return None
+
+
+def _is_nearer(nearness: Nearness) -> bool:
+    """Whether output is nearer to training windows beyond luck, and nearer than raw windows are."""
+    if nearness.nearer is None or nearness.excess is None or nearness.p_value > ALPHA:
+        return False
+    return nearness.nearer.low > 0.5 + MAX_EXCESS and nearness.excess.low > MAX_EXCESS
+
+
+def _donor_doubt(nearness: Nearness, membership: Membership | None) -> str | None:
+    """Why nothing follows from nothing found."""
+    if membership is None:
+        return "nothing was found, but whether membership can be seen was not asked"
+    if nearness.control is None:
+        return "nothing was found, but nearness to training windows could not be measured"
+    if _may_leak(nearness, membership):
+        return "training windows may be recognised, and this is too little to tell it from luck"
+    if nearness.control.low <= MAX_EXCESS:
+        return "people are too few: even planted copies of training windows are not found"
+    if membership.auc.high > MAX_AUC or membership.tpr_at_1pct.high > 2.5 * MAX_MEMBERS_FOUND:
+        return "the models differ too much to tell whether membership can be seen"
+    return None
+
+
+def _may_leak(nearness: Nearness, membership: Membership) -> bool:
+    """Whether a figure is above its limit, if not its whole interval."""
+    return (
+        bool(nearness.excess and nearness.excess.value > MAX_EXCESS)
+        or membership.auc.value > 0.5 + MAX_EXCESS
+        or membership.tpr_at_1pct.value > MAX_MEMBERS_FOUND
     )
 
 

@@ -222,28 +222,41 @@ class KeptAttribute:
 class Nearness:
     """How near the output lies to the windows that the method learnt from.
 
-    Each obfuscated window is compared with `windows` training windows and as many fresh windows of
-    the same people. `nearer` is the share of output whose nearest window is a training window: 0.5
-    if the output does not repeat its training windows. `copies` counts output that is a training
-    window itself.
+    Each of `outputs` obfuscated windows is compared with `windows` training windows and as many
+    fresh windows of the same people, but for its wearer. `nearer` is the share whose nearest window
+    is a training window. `excess` is how far that share is above what windows that repeat nobody's give:
+    one half where models are trained, otherwise the share of raw windows. `control` is the excess where
+    a fifth of the output is replaced by training windows. All three are None where there are no fresh
+    windows of the training people. `p_value` is how often `nearer` is as far from one half when
+    training windows and fresh ones of a person are exchanged. `copies` counts output that is a training window
+    itself.
     """
 
     outputs: int
-    windows: int
-    nearer: Estimate
     copies: int
+    windows: int = 0
+    nearer: Estimate | None = None
+    excess: Estimate | None = None
+    control: Estimate | None = None
+    p_value: float = 1.0
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Membership inference on the trained method, mean over the models under attack."""
+    """Membership inference: can be seen which windows a model was trained on?
+
+    Each of `models` models is trained on half of the recordings and attacked once by means of the
+    others. Figures are means over them, with intervals over the models. `score` says what the attack
+    compares, and `windows` counts members and nonmembers of one model. By luck, the AUC is 0.5 and
+    a true positive rate is the false positive rate; 0.1% needs 1,000 nonmembers.
+    """
 
     score: str
     models: int
     windows: int
     auc: Estimate
     tpr_at_1pct: Estimate
-    tpr_at_01pct: Estimate | None
+    tpr_at_01pct: Estimate | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from sensorveil.audit.criterion import CRITERION, point_windows
+from sensorveil.audit.criterion import CRITERION, DONOR_CRITERION, point_windows
 from sensorveil.audit.results import (
     HIDDEN,
     INCONCLUSIVE,
@@ -296,6 +296,7 @@ _ENVIRONMENT.globals |= {
     "nan": math.nan,
     "style": Markup(charts.CSS),
     "criterion": CRITERION,
+    "donor_criterion": DONOR_CRITERION,
     "threat_models": THREAT_MODELS,
     "RAW": RAW,
     "HIDDEN": HIDDEN,

@@ -246,10 +246,7 @@ def by_threat_model(found: AttributeAudit) -> list[tuple[str, str]]:
 
 def donor_sentence(donors: DonorAudit) -> str:
     """The verdict about the people whose recordings a method learnt from."""
-    they, reason = (
-        "the donors, whose recordings the method learnt from,",
-        bare(donors.verdict.reason),
-    )
+    they, reason = "donors, from whom the method learnt,", bare(donors.verdict.reason)
     if donors.verdict.status == INCONCLUSIVE:
         return f"It is not known whether {they} are hidden: {reason}."
     return f"{capital(they)} are {donors.verdict.status}: {reason}."
