@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from sensorveil.audit.criterion import judge_donors
 from sensorveil.audit.results import (
     CONTROL,
     FULL,
@@ -14,19 +15,28 @@ from sensorveil.audit.results import (
     IGNORANT,
     INCONCLUSIVE,
     LAZY,
+    LOOKS,
+    MAX_ADVANTAGE,
+    MAX_AUC,
     NOT_HIDDEN,
+    PERSON,
     RAW,
+    RECORDING,
     SEMI,
     THREAT_MODELS,
     Application,
     Attack,
     AttributeAudit,
     Audit,
+    BayesRisk,
     ConditionProbe,
+    DonorAudit,
     Example,
     Information,
     KeptAttribute,
     Linkage,
+    Membership,
+    Nearness,
     Reidentification,
     SessionPoint,
     SignalUtility,
@@ -53,7 +63,9 @@ def estimate(value: float, half: float = 0.03) -> Estimate:
 
 
 def attack(level: str, family: str, accuracy: float, majority: float, auc: float = 0.5) -> Attack:
+    """An attack on 24 people, which finds a leak where it is above a limit of the criterion."""
     gain = accuracy - majority
+    found = level != RAW and (gain > MAX_ADVANTAGE or auc > MAX_AUC)
     return Attack(
         level,
         family,
@@ -61,24 +73,42 @@ def attack(level: str, family: str, accuracy: float, majority: float, auc: float
         advantage=Estimate(gain, gain - 0.02, gain + 0.02, people=24, seeds=3),
         balanced_accuracy=estimate(0.5 + gain / 2),
         auc=Estimate(auc, auc - 0.02, auc + 0.02, people=24, seeds=3),
+        tpr_at_1pct=estimate(max(0.01, gain / 4), 0.005),
+        p_value=0.0005 if found else 0.41,
+        found=found,
     )
 
 
 def curve(gains: Sequence[float], found: bool = False) -> tuple[SessionPoint, ...]:
+    """Recordings and people, attacked by an attacker that adds up, and from 20 windows on by a set
+    network."""
     return tuple(
-        SessionPoint(
-            group=group,
-            windows=windows,
-            sessions=96 if group == "recording" else 24,
-            majority=0.583,
-            threat_model=SEMI,
-            attacker="cnn",
-            accuracy=estimate(0.583 + gain, 0.08),
-            advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
-            significant=found and gain > 0.1,
-        )
-        for group in ("recording", "person")
+        point(group, windows, gain, found and gain > 0.1)
+        for group in (RECORDING, PERSON)
         for windows, gain in zip((1, 5, 20, 60, None), gains, strict=True)
+    )
+
+
+def looks(gains: Sequence[float], found: bool = False) -> tuple[SessionPoint, ...]:
+    """One window, obfuscated 1, 5 and 20 times."""
+    return tuple(
+        point(LOOKS, windows, gain, found and gain > 0.1)
+        for windows, gain in zip((1, 5, 20), gains, strict=True)
+    )
+
+
+def point(group: str, windows: int | None, gain: float, found: bool) -> SessionPoint:
+    return SessionPoint(
+        group=group,
+        windows=windows,
+        sessions={RECORDING: 96, PERSON: 24, LOOKS: 1000}[group],
+        majority=0.583,
+        threat_model=SEMI,
+        attacker="set network" if (windows or 100) >= 20 else "boosted trees",
+        accuracy=estimate(0.583 + gain, 0.08),
+        advantage=Estimate(gain, gain - 0.08, gain + 0.08, people=24, seeds=3),
+        significant=found,
+        p_value=0.0015 if found else 0.62,
     )
 
 
@@ -109,6 +139,8 @@ def attribute(
         for family, value in zip(FAMILIES, values, strict=True)
     )
     seen = 0.001 if status == INCONCLUSIVE else 0.093
+    control = attack(CONTROL, "boosted trees", majority + seen, majority, 0.5)
+    nothing = (0.0, 0.01, 0.0, -0.01, 0.0)
     found = next(a for a in attacks if a.threat_model == SEMI and a.attacker == "boosted trees")
     return AttributeAudit(
         attribute=name,
@@ -120,10 +152,16 @@ def attribute(
         majority=majority,
         attacks=attacks,
         worst=found,
-        control=attack(CONTROL, "boosted trees", majority + seen, majority, 0.58),
+        control=control,
         planted=0.10,
-        sessions=curve((0.0, 0.01, 0.0, -0.01, 0.0)) if sessions is None else sessions,
+        sessions=(*curve(nothing), *looks(nothing[:3])) if sessions is None else sessions,
         verdict=Verdict(status, reason),
+        bayes=BayesRisk(
+            estimate(majority + 0.004),
+            Estimate(0.004, -0.026, 0.034, people=24),
+            raw_accuracy=estimate(raw - 0.02),
+        ),
+        cross_fitted=worst - majority - 0.004,
     )
 
 
@@ -133,7 +171,10 @@ def gender_found_out() -> AttributeAudit:
         NOT_HIDDEN,
         worst=0.792,
         auc=0.87,
-        sessions=curve((0.2, 0.25, 0.3, 0.35, 0.41), found=True),
+        sessions=(
+            *curve((0.2, 0.25, 0.3, 0.35, 0.41), found=True),
+            *looks((0.2, 0.26, 0.31), found=True),
+        ),
         reason="the worst attacker is 22.2 points over the majority",
     )
 
@@ -193,6 +234,43 @@ def example(title: str = "walking, person 7") -> Example:
         before=(wave(0, 1), wave(1, 0.8)),
         after=(wave(2, 0.9), wave(4, 1.1)),
     )
+
+
+def donors(status: str = HIDDEN) -> DonorAudit:
+    """Output that is as near to fresh windows as to its donors', or (not hidden) copies these.
+
+    It is inconclusive where membership was not asked.
+    """
+    near = Nearness(
+        outputs=2000,
+        copies=0,
+        windows=1500,
+        nearer=estimate(0.504, 0.01),
+        excess=Estimate(0.004, -0.006, 0.014, people=24),
+        control=Estimate(0.1, 0.08, 0.12, people=24),
+        p_value=0.31,
+    )
+    member = Membership(
+        "loss at fixed noise",
+        8,
+        4000,
+        estimate(0.502, 0.01),
+        estimate(0.012, 0.004),
+        estimate(0.001),
+    )
+    if status == HIDDEN:
+        return DonorAudit(judge_donors(near, member), near, member)
+    if status == NOT_HIDDEN:
+        near = Nearness(outputs=2000, copies=37)
+    unasked = {"membership": "a quick audit trains no models"}
+    return DonorAudit(judge_donors(near, None), near, not_asked=unasked)
+
+
+def with_donors(whole: Audit, status: str = HIDDEN) -> Audit:
+    """The audit with donors, and with questions that were not asked."""
+    unasked = {"lazy attackers": "no second model is trained in a quick audit"}
+    main = replace(whole.main, donors=donors(status), not_asked=unasked)
+    return replace(whole, splits=(main, *whole.splits[1:]))
 
 
 def part(
@@ -302,7 +380,7 @@ def two_hidden() -> Audit:
 
 
 EVIL = "\"><script>alert(1)</script>'&"
-OWN_WORDS = {HIDDEN, NOT_HIDDEN, INCONCLUSIVE, *THREAT_MODELS}
+OWN_WORDS = {HIDDEN, NOT_HIDDEN, INCONCLUSIVE, RECORDING, PERSON, LOOKS, *THREAT_MODELS}
 
 
 def changed(content: Any, change: Callable[[Any], Any]) -> Any:
@@ -319,13 +397,13 @@ def changed(content: Any, change: Callable[[Any], Any]) -> Any:
 
 def hostile() -> Audit:
     """Every text that a user may choose is an attempt to get code into the page."""
-    whole = audit(bounded(), left_out={"weight": "one class only"})
+    whole = with_donors(audit(bounded(), left_out={"weight": "one class only"}))
     return changed(whole, lambda x: EVIL if isinstance(x, str) and x not in OWN_WORDS else x)
 
 
 def unknown() -> Audit:
     """Nothing that was measured is known."""
-    main = replace(part(attribute()), examples=())
+    main = replace(part(attribute()), examples=(), donors=donors())
     found = replace(audit(), splits=(main,), strength={})
     return changed(found, lambda x: math.nan if isinstance(x, float) else x)
 
@@ -353,6 +431,8 @@ def sweep() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "hidden": lambda: render(audit(bounded())),
     "not hidden": lambda: render(audit(gender_found_out())),
+    "donors": lambda: render(with_donors(audit(gender_found_out()))),
+    "copies": lambda: render(with_donors(audit(), NOT_HIDDEN)),
     "inconclusive": lambda: render(audit(gender_inconclusive())),
     "two": lambda: render(two_hidden()),
     "hostile": lambda: render(hostile()),

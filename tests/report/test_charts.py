@@ -38,7 +38,9 @@ def attacks(found, **more):
 
 
 def curve(*gains):
-    return charts.session_curve(sample.curve(gains, found=True)[:5], "gender")
+    points = sample.curve(gains, found=True)[:5]
+    ways = [charts.ADDS_UP, charts.ADDS_UP, "set network", "set network", "sequence network"]
+    return charts.session_curve(points, ways, "gender")
 
 
 def marks():
@@ -108,6 +110,26 @@ def test_session_curve_marks_the_leaks_by_a_word():
     said = texts(curve(0.0, 0.01, 0.05, 0.2, 0.3))
     assert said.count("leak") == 2
     assert {"1", "5", "20", "60", "all"} <= set(said)
+
+
+def test_session_curve_names_the_attackers_and_what_it_attacks():
+    chart = curve(0.0, 0.01, 0.05, 0.2, 0.3)
+    said = texts(chart)
+    assert [said.count(way) for way in ("adds up", "set", "sequence")] == [2, 2, 1]
+    assert "60 (set network): 78.3% against 58.3% (leak found)" in chart.label
+    looks = charts.session_curve(sample.looks((0, 0, 0)), [charts.ADDS_UP] * 3, "gender")
+    assert "obfuscations of one window" in looks.label
+    assert "leak" not in texts(looks)
+
+
+def test_attacks_that_found_a_leak_have_a_mark_of_their_own():
+    """Without a leak, all marks are circles, whose paths have curves."""
+
+    def crosses(found):
+        return attacks(found).svg(1).count("--not-hidden")
+
+    assert crosses(sample.attribute()) == 0
+    assert crosses(sample.gender_found_out()) > 0
 
 
 def test_the_frontier_joins_what_nothing_beats():

@@ -71,8 +71,8 @@ def judge(
         return Verdict(NOT_HIDDEN, leak)
     doubt = (
         "there may be a leak, and people are too few to tell it from luck"
-        if cross_fitted > MAX_ADVANTAGE or any(map(_is_doubtful, everything))
-        else _inconclusive(own, control, planted)
+        if cross_fitted > MAX_ADVANTAGE or any(map(is_doubtful, everything))
+        else too_weak(own, control, planted)
     )
     raw = max((a.advantage.value for a in attacks if a.threat_model == RAW), default=1.0)
     if not doubt and raw < min(LEAST_RAW, (1 - majority) / 2):
@@ -117,19 +117,23 @@ def _leak(attacks: Sequence[Attack], sessions: Sequence[SessionPoint]) -> str | 
 def point_windows(point: SessionPoint) -> str:
     """Which windows are attacked together, as "20 windows of one recording"."""
     if point.group == LOOKS:
-        return f"{point.windows} obfuscations of one window"
+        return f"{point.windows} obfuscation{'s' if point.windows != 1 else ''} of one window"
+    if point.windows == 1:
+        return f"1 window of one {point.group}"
     many = "all windows" if point.windows is None else f"{point.windows} windows"
     return f"{many} of one {point.group}"
 
 
-def _is_doubtful(one: Attack | SessionPoint) -> bool:
+def is_doubtful(one: Attack | SessionPoint) -> bool:
+    """Whether a result may be a leak: above a limit, and not likely by luck."""
     beyond = one.advantage.value > MAX_ADVANTAGE
     if isinstance(one, Attack):
         beyond = beyond or one.auc.value > MAX_AUC
     return beyond and one.p_value <= DOUBT
 
 
-def _inconclusive(attacks: Sequence[Attack], control: Attack, planted: float) -> str | None:
+def too_weak(attacks: Sequence[Attack], control: Attack, planted: float) -> str | None:
+    """Why attackers that find nothing prove nothing; None if they prove something."""
     if any(np.isnan(attack.auc.value) for attack in attacks):
         return "one class is missing in the test windows, so none can be ranked"
     if control.advantage.value < planted / 2:

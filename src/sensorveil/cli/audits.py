@@ -196,28 +196,51 @@ def write_audit(audit: Audit, folder: Path) -> None:
 
 
 def print_audit(screen: Screen, audit: Audit) -> None:
-    """The verdict and one table for each split, in the words of the page."""
-    from sensorveil.report import text
+    """The verdict, from whom, and one table for each split, in the words of the page."""
+    from sensorveil.report import text, verdicts
     from sensorveil.report.findings import findings
 
-    screen.say(text.headline(findings(audit)))
+    found = findings(audit)
+    screen.say(verdicts.headline(found))
+    for finding in found:
+        name = text.capital(text.spoken(finding.attribute))
+        why = verdicts.why_inconclusive(finding)
+        if why:
+            screen.say(f"{name}: {why}")
+        for one in verdicts.from_whom(finding):
+            screen.say(f"{name}, {one.scope}: {one.said}")
+    for split in audit.splits:
+        if split.donors:
+            screen.say(verdicts.donor_sentence(split.donors))
     for split in audit.splits:
         screen.say(f"Split {split.split}, {text.people_of(split.unseen_people)}:")
         for kept in split.kept:
             screen.say(text.kept_sentence(kept))
-        columns = ("attribute", "majority", "raw", "worst attacker", "AUC", "verdict")
+        columns = (
+            "attribute",
+            "majority",
+            "raw",
+            "worst attacker",
+            "AUC",
+            "several windows",
+            "verdict",
+        )
         screen.table("", columns, _rows(split))
     for name in audit.gaps:
         screen.say(text.gap_sentence(audit, name))
 
 
 def _rows(split: SplitAudit) -> list[tuple[str, ...]]:
-    from sensorveil.report.findings import highest_auc, raw_attack
+    from sensorveil.audit.criterion import point_windows
+    from sensorveil.report.findings import highest_auc, raw_attack, stands_out
     from sensorveil.report.numbers import UNKNOWN, decimals, percent, with_interval
 
     rows: list[tuple[str, ...]] = []
     for found in split.attributes:
-        raw = raw_attack(found)
+        raw, point = raw_attack(found), stands_out(found.sessions)
+        sessions = UNKNOWN if point is None else "no leak"
+        if point and point.significant:
+            sessions = f"{percent(point.accuracy.value)}, {point_windows(point)}"
         rows.append(
             (
                 f"{found.attribute} ({found.role})",
@@ -225,6 +248,7 @@ def _rows(split: SplitAudit) -> list[tuple[str, ...]]:
                 percent(raw.accuracy.value) if raw else UNKNOWN,
                 f"{with_interval(found.worst.accuracy)} {found.worst.threat_model}",
                 decimals(highest_auc(found).auc.value),
+                sessions,
                 found.verdict.status,
             )
         )
@@ -237,6 +261,7 @@ def _rows(split: SplitAudit) -> list[tuple[str, ...]]:
                 percent(link.raw_rank1.value),
                 f"{with_interval(link.rank1)} rank 1",
                 f"EER {percent(link.equal_error_rate.value)}",
+                UNKNOWN,
                 split.identity.status,
             )
         )

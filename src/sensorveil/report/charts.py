@@ -26,8 +26,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from sensorveil.audit.results import (
     CONTROL,
     INCONCLUSIVE,
+    LOOKS,
     NOT_HIDDEN,
     RAW,
+    RECORDING,
     Attack,
     Example,
     SessionPoint,
@@ -37,6 +39,8 @@ from sensorveil.statistics import Estimate
 
 WIDTH = 340
 """Units across every chart; one unit is a pixel of 12-pixel text."""
+ADDS_UP = "adds up"
+"""The way of an attacker of single windows to take several."""
 _MOST_CHANNELS = 6
 _MOST_SAMPLES = 160
 _NUMBER = "\ue000"
@@ -184,31 +188,39 @@ def attacks(
 
 
 @rc_context(_STYLE)
-def session_curve(points: Sequence[SessionPoint], name: str) -> Chart:
-    """Accuracy against the number of windows that are added up, and the majority baseline."""
-    axes = _axes(190, left=44, right=10, top=16, bottom=40)
-    group = points[0].group if points else "recording"
+def session_curve(points: Sequence[SessionPoint], ways: Sequence[str], name: str) -> Chart:
+    """The worst attacker's accuracy against the number of windows it sees, and the baseline.
+
+    `ways` has for each point how its attacker takes several windows: it adds up, or the name of the
+    session attacker. It stands below the number of windows.
+    """
+    axes = _axes(206, left=44, right=10, top=16, bottom=56)
+    group = points[0].group if points else RECORDING
+    what = "obfuscations of one window" if group == LOOKS else f"windows of one {group}"
     many = ["all" if p.windows is None else str(p.windows) for p in points]
-    axes.set(xlim=(-0.4, max(len(points) - 0.6, 1)), ylim=(0, 1), xticks=range(len(points)))
-    axes.set_xticklabels(many)
-    axes.set_xlabel(f"windows of one {group}")
+    axes.set(xlim=(-0.5, max(len(points) - 0.5, 1)), ylim=(0, 1.2), xticks=range(len(points)))
+    short = [_clipped(way.removesuffix(" network"), 9) for way in ways]
+    axes.set_xticklabels([f"{count}\n{way}" for count, way in zip(many, short, strict=True)])
+    axes.set_xlabel(what)
     _percent_axis(axes)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.plot([p.majority for p in points], "--", color=INK, lw=1.25)
     axes.plot([p.accuracy.value for p in points], color=ACCENT, lw=2)
-    for x, point in enumerate(points):
+    for x, (point, way) in enumerate(zip(points, ways, strict=True)):
         if not math.isfinite(point.accuracy.value):
             continue
         axes.plot([x, x], [point.accuracy.low, point.accuracy.high], color=INK, lw=2)
         colour = COLOURS["not-hidden"] if point.significant else ACCENT
-        axes.plot(x, point.accuracy.value, "o", color=colour, ms=8)
+        shape = "o" if way == ADDS_UP else "s"
+        axes.plot(x, point.accuracy.value, shape, color=colour, ms=8)
         if point.significant:
-            _text(axes, x, point.accuracy.high + 0.06, "leak", "center", weight="bold")
+            _text(axes, x, point.accuracy.high + 0.11, "leak", "center", weight="bold")
     said = ", ".join(
-        f"{count}: {percent(p.accuracy.value)} against {percent(p.majority)}"
+        f"{count} ({way}): {percent(p.accuracy.value)} against {percent(p.majority)}"
         f"{' (leak found)' if p.significant else ''}"
-        for count, p in zip(many, points, strict=True)
+        for count, way, p in zip(many, ways, points, strict=True)
     )
-    label = f"{name}, windows of one {group} added up. Attacker against majority baseline: {said}."
+    label = f"{name}, {what}. The worst attacker against the majority baseline: {said}."
     return _chart(axes, "sessions", label)
 
 
@@ -350,7 +362,10 @@ def _attack(axes: Axes, attack: Attack, y: float, is_worst: bool) -> None:
     look: dict[str, Any] = {"color": INK, "ms": 10} if is_worst else {"color": ACCENT, "ms": 7}
     if attack.threat_model in (RAW, CONTROL):
         look = {"color": PAPER, "mec": ACCENT, "mew": 1.75, "ms": 7}
-    axes.plot(accuracy.value, y, "o", **look)
+    elif attack.found:
+        look["color"] = COLOURS["not-hidden"]
+    is_leak = attack.found and attack.threat_model != CONTROL  # the control's was planted
+    axes.plot(accuracy.value, y, "X" if is_leak else "o", **look)
     weight = "bold" if is_worst else "normal"
     _row_text(axes, WIDTH, y, percent(accuracy.value), "right", weight=weight)
 

@@ -35,12 +35,21 @@ def points(difference: float) -> str:
 def decimals(value: float | None, digits: int = 2) -> str:
     """A plain number, or a dash where there is none.
 
-    >>> decimals(0.6849), decimals(None)
-    ('0.68', '–')
+    >>> decimals(0.6849), decimals(-0.0001), decimals(None)
+    ('0.68', '0.00', '–')
     """
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def p_value(value: float) -> str:
+    """A p-value of an exchange test.
+
+    >>> p_value(0.0005), p_value(0.4775)
+    ('below 0.001', '0.477')
+    """
+    return "below 0.001" if value < 0.001 else decimals(value, 3)
 
 
 def with_interval(estimate: Estimate) -> str:

@@ -13,21 +13,23 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from sensorveil.audit.criterion import CRITERION
+from sensorveil.audit.criterion import CRITERION, DONOR_CRITERION, point_windows
 from sensorveil.audit.results import (
     HIDDEN,
     INCONCLUSIVE,
     NOT_HIDDEN,
+    RAW,
     THREAT_MODELS,
     AttributeAudit,
     Audit,
+    SessionPoint,
     SplitAudit,
     SweepPoint,
     TradeOff,
 )
 from sensorveil.errors import Refusal
 from sensorveil.files import written_file
-from sensorveil.report import charts, findings, numbers, text
+from sensorveil.report import charts, findings, numbers, text, verdicts
 from sensorveil.report.charts import Chart, Mark
 from sensorveil.report.numbers import UNKNOWN
 from sensorveil.statistics import Estimate
@@ -247,8 +249,16 @@ def _soft_interval(write: Callable[[Estimate], str]) -> Callable[[Estimate | Non
     return written
 
 
-def _by_group(found: AttributeAudit) -> list[list[Any]]:
-    return [list(points) for _, points in groupby(found.sessions, key=lambda point: point.group)]
+def _session_charts(
+    found: AttributeAudit, points: Sequence[SessionPoint], name: str
+) -> list[Chart]:
+    """A chart for each group of windows."""
+    drawn = []
+    for _, some in groupby(points, key=lambda point: point.group):
+        own = list(some)
+        ways = [charts.ADDS_UP if findings.adds_up(found, one) else one.attacker for one in own]
+        drawn.append(charts.session_curve(own, ways, name))
+    return drawn
 
 
 _ENVIRONMENT = Environment(
@@ -262,6 +272,8 @@ _ENVIRONMENT.filters |= {
     "percent": numbers.percent,
     "points": numbers.points,
     "decimals": numbers.decimals,
+    "p_value": numbers.p_value,
+    "count": "{:,}".format,
     "interval": _soft_interval(numbers.with_interval),
     "points_interval": _soft_interval(numbers.points_with_interval),
     "auc": _soft_interval(numbers.auc),
@@ -274,15 +286,19 @@ _ENVIRONMENT.filters |= {
 }
 _ENVIRONMENT.globals |= {
     "text": text,
+    "point_windows": point_windows,
     "charts": charts,
     "findings": findings,
     "numbers": numbers,
-    "by_group": _by_group,
+    "session_charts": _session_charts,
+    "verdicts": verdicts,
     "flat": _flat,
     "nan": math.nan,
     "style": Markup(charts.CSS),
     "criterion": CRITERION,
+    "donor_criterion": DONOR_CRITERION,
     "threat_models": THREAT_MODELS,
+    "RAW": RAW,
     "HIDDEN": HIDDEN,
     "NOT_HIDDEN": NOT_HIDDEN,
     "INCONCLUSIVE": INCONCLUSIVE,

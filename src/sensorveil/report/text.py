@@ -1,46 +1,33 @@
-"""The sentences of a page, in plain English; the terminal's summary says them too."""
+"""Sentences of a page beside the verdicts, in plain English."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from sensorveil.audit.results import (
-    CONTROL,
-    FULL,
     HIDDEN,
-    IGNORANT,
-    INCONCLUSIVE,
-    INSIDER,
-    LAZY,
     MAX_ADVANTAGE,
-    MAX_AUC,
-    NOT_HIDDEN,
-    RAW,
-    SEMI,
-    Attack,
     AttributeAudit,
     Audit,
     KeptAttribute,
     Linkage,
-    SessionPoint,
     worst_verdict,
 )
 from sensorveil.methods.seal_bound import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
-from sensorveil.report.findings import Finding, all_attacks, highest_auc, output_attacks
-from sensorveil.report.numbers import auc, counted, decimals, percent, points, with_interval
+from sensorveil.report.findings import Finding, highest_auc, output_attacks
+from sensorveil.report.numbers import (
+    auc,
+    counted,
+    decimals,
+    p_value,
+    percent,
+    points,
+    with_interval,
+)
 
 FEW_PEOPLE = 15
 """With fewer people than this, bootstrap intervals are too narrow (see Estimate)."""
-
-_TRAINED = {
-    IGNORANT: "trained on raw data",
-    LAZY: "trained on output of the same method with another seed",
-    SEMI: "retrained on this very output",
-    INSIDER: "retrained on output of windows that the obfuscator never saw",
-    FULL: "retrained on this very output and shown the method's own condition or code",
-}
 
 
 def spoken(attribute: str) -> str:
@@ -87,122 +74,11 @@ def people_of(unseen: bool) -> str:
     return "people never seen in training" if unseen else "the same people in training and test"
 
 
-def headline(found: Sequence[Finding]) -> str:
-    """The verdict about all hidden attributes in one sentence."""
-    if not found:
-        return "Nothing was to be hidden, so there is nothing to judge."
-    if len(found) == 1:
-        return attribute_sentence(found[0])
-    clauses = {
-        NOT_HIDDEN: "{} {} not hidden",
-        INCONCLUSIVE: "whether {} {} hidden is not known",
-        HIDDEN: "{} {} hidden",
-    }
-    parts = []
-    for status, clause in clauses.items():
-        names = [spoken(one.attribute) for one in found if one.status == status]
-        if names:
-            parts.append(clause.format(listed(names), "is" if len(names) == 1 else "are"))
-    return capital("; ".join(parts)) + "."
-
-
-def attribute_sentence(finding: Finding) -> str:
-    """The verdict about one hidden attribute, in one sentence.
-
-    >>> from sensorveil.audit.results import SignalUtility, SplitAudit, Verdict
-    >>> split = SplitAudit("subject", (0,), True, 9, 9, 2, (), {}, (), SignalUtility())
-    >>> verdict = Verdict(INCONCLUSIVE, "one class only")
-    >>> attribute_sentence(Finding("age", split, verdict, None, True))
-    'Whether age is hidden is not known: one class only.'
-    """
-    name, reason = spoken(finding.attribute), bare(finding.verdict.reason)
-    if finding.status == INCONCLUSIVE:
-        return f"Whether {name} is hidden is not known: {reason}."
-    is_hidden = "is hidden" if finding.status == HIDDEN else "is not hidden"
-    if finding.found is not None:
-        reason = (_by_window if finding.status == HIDDEN else _leak)(finding.found)
-    return f"{capital(name)} {is_hidden}: {reason}."
-
-
-def _leak(found: AttributeAudit) -> str:
-    """The plainest of the reasons for which an attribute is not hidden."""
-    if found.worst.advantage.value > MAX_ADVANTAGE:
-        return _by_window(found)
-    session = worst_session(found.sessions)
-    if session is not None:
-        return by_session(session)
-    highest = highest_auc(found).auc.value
-    if highest > MAX_AUC:
-        return (
-            f"{_by_window(found)}, but the classes are ranked better than by chance"
-            f" (AUC {decimals(highest, 3)}, allowed is {MAX_AUC})"
-        )
-    return bare(found.verdict.reason)
-
-
-def _by_window(found: AttributeAudit) -> str:
-    return (
-        f"the strongest attacker, {_trained(found.worst)}, is right in {percent(found.worst.accuracy.value)} of"
-        f" windows; the majority baseline is right in {percent(found.majority)}"
-    )
-
-
-def _trained(attack: Attack) -> str:
-    return _TRAINED.get(attack.threat_model, f"of the threat model {attack.threat_model}")
-
-
-def by_session(point: SessionPoint) -> str:
-    """How often an attacker is right who adds up windows."""
-    group = {"person": "people"}.get(point.group, f"{point.group}s")
-    many = "all windows" if point.windows is None else counted(point.windows, "window")
-    return (
-        f"an attacker who adds up {many} of one {point.group} is right about"
-        f" {percent(point.accuracy.value)} of {group}; the majority baseline is right about"
-        f" {percent(point.majority)}"
-    )
-
-
-def worst_session(sessions: Sequence[SessionPoint]) -> SessionPoint | None:
-    """The largest leak that the session curve found, if it found any."""
-    return max(
-        (point for point in sessions if point.significant),
-        key=lambda point: point.advantage.value,
-        default=None,
-    )
-
-
-def from_whom(found: AttributeAudit) -> list[tuple[str, str]]:
-    """For each threat model that attacked single windows: a status, and a sentence's end.
-
-    Where the verdict is inconclusive, nothing is claimed about anybody.
-    """
-    begins = {HIDDEN: "hidden from", NOT_HIDDEN: "found out by", INCONCLUSIVE: "not known for"}
-    attacks = [one for one in all_attacks(found) if one.threat_model not in (RAW, CONTROL)]
-    said = []
-    for _, group in groupby(attacks, lambda attack: attack.threat_model):
-        own = list(group)
-        status = _status_for(found, own)
-        said.append((status, f"{begins[status]} an attacker {_trained(own[0])}"))
-    session = worst_session(found.sessions)
-    if session is not None and found.verdict.status == NOT_HIDDEN:
-        said.append((NOT_HIDDEN, f"found out when windows add up: {by_session(session)}"))
-    return said
-
-
-def _status_for(found: AttributeAudit, attacks: Sequence[Attack]) -> str:
-    if found.verdict.status != NOT_HIDDEN:
-        return found.verdict.status
-    if any(a.advantage.value > MAX_ADVANTAGE or a.auc.value > MAX_AUC for a in attacks):
-        return NOT_HIDDEN
-    # Finding nothing proves something only where the same attackers find what was planted.
-    return HIDDEN if found.control.advantage.value >= found.planted / 2 else INCONCLUSIVE
-
-
 def interval_note(found: AttributeAudit) -> str:
     """The interval of the worst attacker, and what it means for the verdict."""
     worst = found.worst.advantage
     text = (
-        "The strongest attacker's advantage over the majority baseline is"
+        "The worst attacker's advantage over the majority baseline is"
         f" {points(worst.value)} points; the 95% interval over {counted(worst.people, 'person')} is"
         f" {points(worst.low)} to {points(worst.high)}."
     )
@@ -218,23 +94,25 @@ def control_note(found: AttributeAudit) -> str:
     planted, seen = points(found.planted).lstrip("+"), points(found.control.advantage.value)
     return (
         f"Control: in the same output with a planted leak of {planted} points, the same attackers"
-        f" had an advantage of {seen} points."
+        f" had an advantage of {seen} points (p-value {p_value(found.control.p_value)})."
     )
 
 
 def kept_sentence(kept: KeptAttribute) -> str:
     """The accuracy of unchanged applications: their mean, and the one that loses most."""
-    which, worst = "", kept.worst
-    if worst is not None:
-        count = counted(len(kept.applications), "design")
-        which = (
-            f" (mean of {count}; the worst, {worst.name}, {percent(worst.unchanged.value)} instead"
-            f" of {percent(worst.raw.value)})"
-        )
-    return (
-        f"Applications trained on raw data predict {spoken(kept.attribute)} right in"
-        f" {percent(kept.unchanged.value)} of windows{which}; on raw data they are right in"
+    count = len(kept.applications)
+    mean = f" (mean of {counted(count, 'design')})" if count else ""
+    said = (
+        f"Unchanged applications predict {spoken(kept.attribute)} right in"
+        f" {percent(kept.unchanged.value)} of windows{mean}; on raw data they are right in"
         f" {percent(kept.raw.value)}."
+    )
+    if kept.worst is None or count < 2:
+        return said
+    worst = kept.worst
+    return (
+        f"{said} The worst, {worst.name}, goes from {percent(worst.raw.value)} to"
+        f" {percent(worst.unchanged.value)}."
     )
 
 
