@@ -14,9 +14,8 @@ from sensorveil.audit.results import (
     Nearness,
     Verdict,
     gaps,
-    joined,
-    read_audit,
 )
+from sensorveil.audit.stored import joined, read_audit
 from sensorveil.errors import Refusal
 from sensorveil.files import write_json
 from sensorveil.statistics import Estimate

@@ -30,7 +30,7 @@ def compare(
     as_json: given.AsJson = False,
 ) -> None:
     """Several audits on one page; those of one method on different splits become one audit."""
-    from sensorveil.audit.results import joined, read_audit
+    from sensorveil.audit.stored import joined, read_audit
     from sensorveil.files import write_json, written_folder
     from sensorveil.report.page import render_comparison
 
