@@ -28,7 +28,7 @@ def digest_of(*arrays: np.ndarray) -> str:
     found = hashlib.sha256()
     for array in arrays:
         found.update(f"{array.shape} {array.dtype}".encode())
-        found.update(np.ascontiguousarray(array))
+        found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()
 
 
