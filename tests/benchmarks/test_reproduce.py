@@ -246,7 +246,15 @@ def test_a_choice_is_made_by_attacks_on_validation_windows(
     guided: Plan, diffusion: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = ClassifierSettings(width=8, epochs=4, batch_size=32)
-    small = Budget(windows=200, network=network, kernels=50, rounds=5)
+    small = Budget(
+        windows=200,
+        draws=1,
+        network=network,
+        kernels=50,
+        rounds=5,
+        session_attackers=(),
+        looks=0,
+    )
     monkeypatch.setattr(Budget, "quick", lambda: small)
     found = measure("chosen", diffusion, guided, nothing)
     validation = guided.split.validation

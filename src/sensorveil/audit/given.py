@@ -15,7 +15,7 @@ from sensorveil.audit.store import Store, windows_digest
 from sensorveil.audit.sweep import GIVEN
 from sensorveil.audit.threat_models import Fold, Output
 from sensorveil.data.splits import Split
-from sensorveil.data.windows import Windows
+from sensorveil.data.windows import UNKNOWN, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.policy import Policy
 
@@ -96,8 +96,10 @@ def audit_windows(
         raise Refusal("give training windows both original and obfuscated, or neither")
     if train_original is not None and train_obfuscated is not None:
         train = _windows(train_original, train_labels, policy)
-        if train.shape != raw.shape or dict(train.classes) != dict(raw.classes):
-            raise Refusal("training windows differ from the others in shape or classes")
+        if train.shape != raw.shape or set(train.attributes) != set(raw.attributes):
+            raise Refusal("training windows differ from the others in shape or attributes")
+        train, raw = _with_common_classes(train, raw)
+        hidden = _like(raw, hidden)
         parts = [
             (train, _like(train, _windows(train_obfuscated, train_labels, policy)), raw, hidden)
         ]
@@ -202,6 +204,17 @@ def _like(raw: Windows, hidden: Windows) -> Windows:
             f" shape {hidden.shape} do not line up"
         )
     return raw.replaced(hidden.recorded.signal)
+
+
+def _with_common_classes(train: Windows, raw: Windows) -> tuple[Windows, Windows]:
+    """Both with the classes of either: training windows may be of other people."""
+    classes, labels = dict(raw.classes), {}
+    for name, known in train.classes.items():
+        own = classes[name]
+        classes[name] = (*own, *(one for one in known if one not in own))
+        codes = [classes[name].index(one) for one in known]
+        labels[name] = np.array([*codes, UNKNOWN])[train.labels[name]]  # UNKNOWN is -1: the last
+    return replace(train, labels=labels, classes=classes), replace(raw, classes=classes)
 
 
 def _tests(windows: Windows) -> list[np.ndarray]:
