@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from sensorveil.audit.features import RandomConvolutions, spectral_tensor
 from sensorveil.classifiers import CNN, with_magnitudes
-from sensorveil.data.windows import UNKNOWN, Scaling, Windows
+from sensorveil.data.windows import UNKNOWN, DeviceWindows, Scaling, Windows
 from sensorveil.errors import Refusal, refuse_unknown
 from sensorveil.train import TrainConfig, derived_seed, seeded, train_network
 
@@ -289,8 +289,12 @@ class _WindowFeatures:
         kept = vectors.flip(1)[:, : self.budget.components]
         # Halfway between principal components as they are, and all of the same size.
         self.basis_ = (kept / ((scale * scale[0]).sqrt() + 1e-3)).float()
-        self.learnt_ = units @ self.basis_, train
+        self.known_ = train, units @ self.basis_, self._signals(train)
         return self
+
+    def _signals(self, windows: Windows) -> DeviceWindows | None:
+        """The windows on the device, for the CNN."""
+        return windows.standardized(self.scaling_).on(self.device) if self.budget.filters else None
 
     def _all(self, windows: Windows) -> torch.Tensor:
         spectra = spectral_tensor(windows, self.device)
@@ -300,13 +304,12 @@ class _WindowFeatures:
         self, windows: Windows
     ) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
         """Gives features and signals of windows at some positions, on the device."""
-        if windows is self.learnt_[1]:
-            table = self.learnt_[0]
-        else:
+        if windows is not self.known_[0]:  # the same windows are asked for in many groupings
             table = (self._all(windows) - self.mean_) / self.deviation_ @ self.basis_
-        if not self.budget.filters:
+            self.known_ = windows, table, self._signals(windows)
+        _, table, signals = self.known_
+        if signals is None:
             return lambda index: (table[index], table[:0])
-        signals = windows.standardized(self.scaling_).on(self.device)
 
         def gather(index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             signal = signals[index]
