@@ -153,6 +153,8 @@ def lined_up(original: Windows, obfuscated: Windows) -> Windows:
         zip(obfuscated.recording, obfuscated.start, strict=True)
     ):
         places[obfuscated.recordings[recording], int(start)] = number
+    if len(places) < len(obfuscated):
+        raise Refusal("the obfuscated table has two windows of one recording and time")
     order = []
     for recording, start in zip(original.recording, original.start, strict=True):
         name = original.recordings[recording]

@@ -90,9 +90,8 @@ def run_attacks(
     jobs = [partial(store.arrays, job.key, job.make) for job in plan.jobs]
     for job, found in zip(plan.jobs, parallel(jobs, "attacks", workers), strict=True):
         job.file(found)
-    return tuple(
-        parallel([partial(plan.summary, name) for name in attributes], "statistics", cores())
-    )
+    summaries = [partial(plan.summary, name) for name in attributes]
+    return tuple(parallel(summaries, "statistics", workers if device == "cpu" else cores()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +148,7 @@ class _Plan:
 
         def file(found: Arrays) -> None:
             for key, log_proba in found.items():
-                name, model = key.split("|")
+                name, model = key.rsplit("|", 1)
                 by_fold = self._own(self.window, (name, model, attacker), seed)
                 scores = by_fold.setdefault(number, np.zeros((*shape, log_proba.shape[1])))
                 _file_scores(scores, fold, dataset, name, log_proba)
@@ -191,7 +190,7 @@ class _Plan:
 
             def file(found: Arrays, attacker: str = attacker) -> None:
                 for full, scores in found.items():
-                    name, model = full.split("|")
+                    name, model = full.rsplit("|", 1)
                     beyond = scores - kept_prior(dataset.train, test, name, keep)
                     by_fold = self._own(self.looks, (name, model, attacker), seed)
                     by_fold[number] = np.stack([scores, beyond])
@@ -214,7 +213,7 @@ class _Plan:
         def file(found: Arrays) -> None:
             positions = slice(None) if dataset.positions is None else dataset.positions
             for full, log_ratio in found.items():
-                name, model, plan = full.split("|")
+                name, model, plan = full.rsplit("|", 2)
                 by_plan = self._own(into, (name, model, attacker), seed).setdefault(number, {})
                 empty = np.zeros((len(plans[plan]), log_ratio.shape[1]))
                 by_plan.setdefault(plan, empty)[positions] += log_ratio

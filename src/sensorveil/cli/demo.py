@@ -30,7 +30,6 @@ def demo(
     screen.say("Ten people do seven shoulder exercises with a watch on one wrist (dataset watch).")
     screen.say("The application needs the exercise. The arm is private: it is the treated one.")
     screen.say("class-diffusion generates every window anew from its predicted exercise.")
-    screen.say("It is trained twice, since lazy attackers train one of their own.")
     windows = sensorveil.load("watch")
     obfuscator = sensorveil.ClassDiffusion(seed=seed)
     with screen.bars():
