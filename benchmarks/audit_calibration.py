@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sensorveil.audit.attackers import Budget, list_attackers
-from sensorveil.audit.results import AttributeAudit
+from sensorveil.audit.results import RAW, WORST_FIRST, AttributeAudit
 from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.threat_models import Fold, obfuscate_fold, train_shadow_obfuscator
 from sensorveil.conditions import conditions
@@ -75,30 +77,48 @@ def main() -> None:
         partial(run, asked.people, asked.windows, asked.first + seed) for seed in range(asked.runs)
     ]
     found = parallel(jobs, "audits", asked.workers)
-    verdicts = [part.verdict for part in found]
-    result = {
-        "conditions": conditions("cpu"),
-        "people": asked.people,
-        "windows of each person": asked.windows,
-        "counts": Counter(verdict.status for verdict in verdicts),
-        "verdicts": [
-            {
-                "status": part.verdict.status,
-                "reason": part.verdict.reason,
-                "cross_fitted": part.cross_fitted,
-                "largest_advantage": max(
-                    one.advantage.value for one in part.attacks if one.threat_model != "raw"
-                ),
-                "smallest_p_value": min(
-                    *(one.p_value for one in part.attacks),
-                    *(point.p_value for point in part.sessions),
-                ),
-            }
-            for part in found
-        ],
+    verdicts = [_described(part) for part in found]
+    result = content(verdicts, asked.people, asked.windows, asked.first)
+    write_json(asked.out, {"conditions": conditions("cpu"), **result})
+    print(result["tables"])
+
+
+def _described(part: AttributeAudit) -> dict[str, Any]:
+    """One verdict, and how close it was."""
+    attacks = [one for one in part.attacks if one.threat_model != RAW]
+    return {
+        "status": part.verdict.status,
+        "reason": part.verdict.reason,
+        "cross_fitted": part.cross_fitted,
+        "largest_advantage": max(one.advantage.value for one in attacks),
+        "smallest_p_value": min(
+            *(one.p_value for one in attacks), *(one.p_value for one in part.sessions)
+        ),
     }
-    write_json(asked.out, result)
-    print(dict(result["counts"]))
+
+
+def content(
+    verdicts: Sequence[Mapping[str, Any]], people: int, windows: int, first: int
+) -> dict[str, Any]:
+    """What is stored: all verdicts, and a table that counts them.
+
+    >>> content([{"status": "hidden", "smallest_p_value": 0.2}], 60, 40, 0)["seeds"]
+    ['0 to 0']
+    """
+    counts = Counter(one["status"] for one in verdicts)
+    row = {
+        "people": people,
+        "windows of each": windows,
+        "runs": len(verdicts),
+        **{status: counts[status] for status in reversed(WORST_FIRST)},
+        "smallest p-value": min(one["smallest_p_value"] for one in verdicts),
+    }
+    return {
+        "data": "simulated people",
+        "seeds": [f"{first} to {first + len(verdicts) - 1}"],
+        "tables": {"Verdicts on output that leaks nothing": [row]},
+        "verdicts": list(verdicts),
+    }
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from benchmarks.tables import Table, tables_of
 RESULTS = Path(__file__).parent / "results"
 PAGES = Path(__file__).parents[1] / "docs" / "results"
 TITLES = {
+    "audit-of": "The audit itself",
     "blinder": "Blinder",
     "privdiffuser": "PrivDiffuser",
     "class-diffusion": "Class diffusion",

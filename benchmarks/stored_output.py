@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 
 import sensorveil
+from benchmarks.tables import percent
 from sensorveil.audit.attackers import Budget
+from sensorveil.audit.criterion import point_windows
 from sensorveil.audit.results import AttributeAudit
 from sensorveil.audit.runner import run_attacks
 from sensorveil.audit.store import Store
@@ -44,30 +47,63 @@ def output_of(split: Split, place: Path, draws: int) -> Output:
     )
 
 
-def summary(found: AttributeAudit) -> dict[str, object]:
+def summary(found: AttributeAudit) -> dict[str, Any]:
     """What the best attackers of windows and of sessions reach, and the verdict."""
-    best = max(
-        found.sessions,
-        key=lambda point: (point.windows in (20, 60), point.accuracy.value),
-    )
     return {
+        "attribute": found.attribute,
         "verdict": found.verdict.status,
-        "windows": {
-            "majority": found.majority,
-            "accuracy": found.worst.accuracy.value,
-            "attacker": found.worst.attacker,
-        },
-        "sessions": {
-            f"{point.windows or 'all'} of one {point.group}": [
-                point.accuracy.value,
-                point.majority,
-                point.attacker,
-                point.threat_model,
-                point.p_value,
-            ]
+        "majority": found.majority,
+        "windows": found.worst.accuracy.value,
+        "sessions": [
+            {
+                "sessions": point_windows(point),
+                "accuracy": point.accuracy.value,
+                "majority": point.majority,
+                "attacker": point.attacker,
+                "threat model": point.threat_model,
+                "p-value": point.p_value,
+            }
             for point in found.sessions
-        },
-        "best of 20 or 60 windows": best.accuracy.value,
+        ],
+    }
+
+
+def content(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """What is stored: all figures, and a table of the best attackers on 20 and 60 windows.
+
+    Parameters
+    ----------
+    results
+        For each output the summaries of its attributes.
+
+    Examples
+    --------
+    >>> point = {"sessions": "60 windows of one person", "accuracy": 0.9, "majority": 0.6}
+    >>> one = {"attribute": "gender", "verdict": "not hidden", "majority": 0.57, "windows": 0.58}
+    >>> (rows,) = content({"blinder": [{**one, "sessions": [point]}]})["tables"].values()
+    >>> rows[0]["accuracy"]
+    '90.0'
+    """
+    rows = []
+    for output, attributes in results.items():
+        for one in attributes:
+            many = [point for point in one["sessions"] if point["sessions"][:2] in ("20", "60")]
+            best: Mapping[str, Any] = max(
+                many, key=lambda point: point["accuracy"] - point["majority"], default={}
+            )
+            figures = {
+                "majority of windows": one["majority"],
+                "accuracy of windows": one["windows"],
+                "accuracy": best.get("accuracy"),
+                "majority": best.get("majority"),
+            }
+            shown = {name: percent(value) for name, value in figures.items()}
+            about = {"output": output, "attribute": one["attribute"], "verdict": one["verdict"]}
+            rows.append({**about, **best, **shown})
+    return {
+        "seeds": [0],
+        "tables": {"The best attackers on 20 or 60 windows of one recording or person": rows},
+        "results": results,
     }
 
 
@@ -92,7 +128,8 @@ def main() -> None:
     policy = Policy.of(asked.keep, asked.hide)
     budget = _budget(asked)
     names = [name for name in split.train.attributes if name not in policy.keep]
-    results = {}
+    results: dict[str, list[dict[str, Any]]] = {}
+    made: dict[str, Any] = {"tables": {}}
     for place in asked.outputs:
         output = output_of(split, place, asked.draws)
         fold = Fold(None, split, given_policy=policy)
@@ -102,15 +139,17 @@ def main() -> None:
         found = run_attacks(
             [fold], {(0, 0): output}, names, (0,), budget, asked.device, store, workers
         )
-        seconds = time.perf_counter() - begin
-        results[place.stem] = {
-            "seconds": seconds,
-            "attributes": {one.attribute: summary(one) for one in found},
+        print(f"{place.stem}: {time.perf_counter() - begin:.0f} seconds")
+        results[place.stem] = [summary(one) for one in found]
+        made = content(results)
+        origin = {
+            "dataset": asked.data,
+            "split": split.test.origin.split if split.test.origin else "",
         }
-        write_json(asked.out, {"conditions": conditions(asked.device), "results": results})
-        for one in found:
-            said = summary(one)
-            print(place.stem, one.attribute, one.verdict.status, said["best of 20 or 60 windows"])
+        write_json(asked.out, {"conditions": conditions(asked.device), "data": origin, **made})
+    for rows in made["tables"].values():
+        for row in rows:
+            print(row)
 
 
 def _budget(asked: argparse.Namespace) -> Budget:

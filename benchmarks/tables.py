@@ -51,6 +51,7 @@ def tables_of(found: Content) -> list[Table]:
     (('96', '0.66'),)
     """
     kinds: dict[str, Callable[[Content], Iterator[Table]]] = {
+        "tables": _ready,
         "splits": _audit,
         "policy": _evaluation,
         "means": _donors,
@@ -60,6 +61,11 @@ def tables_of(found: Content) -> list[Table]:
     }
     write = next((write for key, write in kinds.items() if key in found), _others)
     return [one for one in write(found) if one.columns]
+
+
+def _ready(found: Content) -> Iterator[Table]:
+    """Tables that the result itself holds."""
+    return (table(title, rows) for title, rows in found["tables"].items())
 
 
 def table(title: str, entries: Sequence[Content]) -> Table:
