@@ -208,3 +208,25 @@ def test_names_are_taken_once_and_unknown_ones_are_refused() -> None:
     measures.register_measure("size", "")(lambda raw, hidden: 1.0)
     with pytest.raises(Refusal, match="a measure is named 'size' already"):
         measures.register_measure("size", "")(len)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("registries")
+def test_an_attacker_that_is_certain_can_be_added_up() -> None:
+    """Minus infinity minus minus infinity would be no number."""
+
+    class Certain(Attacker):
+        def fit(self, windows: Windows, codes: np.ndarray, num_classes: int) -> Certain:
+            self.num_classes_ = num_classes
+            return self
+
+        def predict_log_proba(self, windows: Windows) -> np.ndarray:
+            with np.errstate(divide="ignore"):
+                return np.log(np.eye(self.num_classes_)[windows.codes("gender")])
+
+    register_attacker("certain")(Certain)
+    windows = shifted(30, 0)
+    (found,) = attack(
+        AttackDataset(windows, {"test": windows}), "certain", ["gender"], TINY
+    ).values()
+    assert np.isfinite(found).all()
+    assert (found.argmax(1) == windows.codes("gender")).all()

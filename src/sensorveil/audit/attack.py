@@ -18,6 +18,9 @@ from sensorveil.audit.threat_models import (
 )
 from sensorveil.data.windows import UNKNOWN, Windows
 
+_LEAST = -70.0
+"""The least log-probability that counts: minus infinity could not be added up."""
+
 
 def attack(
     dataset: AttackDataset,
@@ -59,7 +62,11 @@ def attack(
         predicted = {}
         if learnt:
             condition = dataset.test_conditions.get(threat_model)
-            predicted = model.predict_all(model.features(windows, condition))
+            asked = model.features(windows, condition)
+            predicted = {
+                name: np.maximum(scores, _LEAST)
+                for name, scores in model.predict_all(asked).items()
+            }
         for name in names:
             nothing = np.zeros((len(windows), len(train.classes[name])))
             found[name, threat_model] = predicted.get(name, nothing)

@@ -145,7 +145,7 @@ class Budget:
             rounds=40,
             attackers=(CNN, CONVOLUTIONS, TREES),
             sessions=SessionBudget.quick(),
-            look_windows=150,
+            look_windows=100,
         )
 
     def look_attackers(self) -> tuple[str, ...]:
