@@ -18,6 +18,7 @@ from sensorveil.errors import Refusal
 from sensorveil.methods.baselines import Noise, NoObfuscation, Resample
 from sensorveil.methods.conformance import example_windows
 from sensorveil.methods.run import FILES, load_run, run_card, save_run
+from sensorveil.methods.seal_bound import NOT_COVERED, Bound
 from sensorveil.version import __version__
 
 ORIGIN = Origin("watch", "recording", 0, "0123456789abcdef", "train")
@@ -258,3 +259,16 @@ def test_the_card_says_what_people_must_know(run: Path) -> None:
     assert "training people's own windows" not in card
     obfuscator = Resample(width=4, epochs=1).fit(example_windows(), "activity", "gender")
     assert "training people's own windows: they must have agreed" in run_card(obfuscator)
+
+
+def test_the_card_has_each_bound_and_what_bounds_do_not_cover(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obfuscator = load_run(run)
+    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6)
+    vacuous = replace(bound, attribute="weight", accuracy=1.0)
+    for bounds, covered in (((bound, vacuous), 1), ((vacuous,), 0), ((), 0)):
+        monkeypatch.setattr(obfuscator, "bounds", lambda bounds=bounds: bounds)
+        card = run_card(obfuscator)
+        assert all(one.sentence() in card for one in bounds)
+        assert card.count(NOT_COVERED) == covered

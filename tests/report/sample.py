@@ -409,7 +409,7 @@ def unknown() -> Audit:
 
 
 def bounded() -> AttributeAudit:
-    return replace(attribute(), bound=Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986))
+    return replace(attribute(), bound=Bound("gender", 500, 84, 0.57, 0.58, 0.6))
 
 
 def comparison() -> str:

@@ -139,9 +139,8 @@ SAID = {
         "Control: in the same output with a planted leak of 10.0 points",
         "Age: worst attacker 47.0% (44.0 to 50.0) , majority baseline 42.0%",
         "bound: at most 60.0%",
-        "one of 84 codes",
-        "more than 60.0% of single windows, or learns more than 0.069 of 0.986 bits",
-        "Of 10 windows together, no attacker is right in more than 79.2%",
+        "right in at most 60.0% of windows on average",
+        "like the 500 people counted",
         "On the split paper, with the same people in training and test, the verdict is hidden too",
     ],
     ("hidden", "What the output is made from"): [

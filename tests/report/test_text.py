@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import sample
 
-from sensorveil.methods.seal_bound import Bound
+from sensorveil.methods.seal_bound import NOT_COVERED, Bound
 from sensorveil.report import text
 from sensorveil.statistics import Estimate
 
@@ -43,13 +43,17 @@ def test_both_aucs_are_said_where_both_are_known():
     assert "over all windows, with what the kept class itself tells, it is 0.640" in said
 
 
-def test_the_bound_says_what_it_assumes_and_when_it_says_nothing():
+def test_the_bound_stands_beside_what_it_does_not_cover():
     found = sample.attribute()
     assert text.bound_note(found) is None
-    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6, 0.07, 0.986)
-    assert text.bound_note(replace(found, bound=bound)).count("assumes") == 2
-    nothing = text.bound_note(replace(found, bound=replace(bound, people=6, accuracy=1.0)))
-    assert "6 people are too few" in nothing
+    bound = Bound("gender", 500, 84, 0.57, 0.58, 0.6)
+    said = text.bound_note(replace(found, bound=bound))
+    assert bound.sentence() in said
+    assert NOT_COVERED in said
+    vacuous = replace(bound, people=6, accuracy=1.0)
+    said = text.bound_note(replace(found, bound=vacuous))
+    assert vacuous.sentence() in said
+    assert NOT_COVERED not in said
 
 
 def test_applications_in_two_sentences_with_the_one_that_loses_most() -> None:

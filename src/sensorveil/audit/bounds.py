@@ -1,8 +1,8 @@
-"""The counted bound next to the attackers: no attacker on the output may exceed it.
+"""The counted bound next to the attackers: an attacker who exceeds it found more than the code.
 
 Where a method makes its output from a discrete code and noise alone, `methods.seal_bound` counts
 the codes of people whom it was not trained on. An attacker whose accuracy exceeds that, beyond its
-interval, proves that the output holds more than the code: the attribute is not hidden.
+interval, found more in the output than the code: the attribute is not hidden.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _judged(found: AttributeAudit, bound: Bound | None) -> AttributeAudit:
     worst = max(beaten, key=lambda attack: attack.accuracy.value)
     reason = (
         f"the {worst.threat_model} attacker ({worst.attacker}) is right in {worst.accuracy.value:.1%} of"
-        f" windows, and the code alone cannot tell more than {bound.accuracy:.1%}: the output"
-        " holds more of the window than its code"
+        f" windows; from the code alone it is at most {bound.rounded_up:.1%} with"
+        f" {100 * bound.confidence:g}% confidence: the output holds more of the window than its code"
     )
     return replace(found, bound=bound, verdict=Verdict(NOT_HIDDEN, reason))

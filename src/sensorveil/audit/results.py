@@ -140,8 +140,8 @@ class AttributeAudit:
     `by_person` is the worst attacker's accuracy on each person, for paired tests between methods.
     `cross_fitted` is the advantage of the attacker that is best on half of the people (or recordings),
     on the other half; the mean over many halves. So it is not the best of many by luck.
-    `bound` is what no attacker can beat, where the output is made from a code that could be
-    counted.
+    `bound` is the counted bound on single windows, where the output is made from a code that could
+    be counted.
     """
 
     attribute: str

@@ -225,7 +225,7 @@ class Obfuscator(ABC):
         return ()
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Upper bounds on what an attacker can learn, where the method has a code to count."""
+        """Upper bounds on how often an attacker is right, where the method has a code to count."""
         return ()
 
     def guarantee(self) -> Guarantee | None:

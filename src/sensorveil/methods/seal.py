@@ -359,7 +359,7 @@ class Seal(Obfuscator):
         codes, first = sequence_codes(codes, windows.recording, windows.start, run)
         counted = windows.select(first)
         return tuple(
-            bound_code(codes, counted.codes(name), counted.subject, name)
+            bound_code(codes, counted.codes(name), counted.subject, name, windows=run)
             for name in counted.attributes
             if name not in self.policy_.keep and (counted.codes(name) != UNKNOWN).any()
         )

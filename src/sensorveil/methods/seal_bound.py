@@ -1,52 +1,38 @@
-"""Seal's counted bound: what a discrete code tells about an attribute, and so all made from it.
+"""Seal's counted bound: how often an attacker is right who sees one output window.
 
-An output made from a code and fresh noise alone tells no more about an attribute
-than the code does (data processing inequality). An attacker who knows the distribution of codes in
-each class is right in at most a share
+The output is made from a discrete code and noise alone. So an attacker who sees one output window
+and knows how often each code occurs in each class, but nothing else about the wearer, is right in
+at most a share
 
     A = sum over codes of max over classes of p(code, class)
 
-of the windows (the posterior Bayes vulnerability of Smith 2009 and Alvim et al. 2020). A is the
-expected share of correct windows under the best rule f* from codes to classes. Which rule is the
-best is unknown, but it does not depend on the sample of people. So the share of f* in the sample
-deviates from A as a plain mean over people does, and the best rule *in the sample* has at least
-that share. Hence
+of the windows. A is the posterior Bayes vulnerability of the class (Smith 2009; Alvim et al. 2020).
+The prior vulnerability is the share of the most frequent class: it needs no window.
 
-    A <= best share of any rule in the sample + deviation of one mean over people,
+A is unknown. It is counted on n people who took no part in training. With confidence 1 - alpha,
 
-for any number of codes: many codes on few people make the first term large, never too small.
+    A <= best share of any rule in the sample + sqrt(ln(1 / alpha) / (2 n)).
 
-The deviation. People are the independent units; the windows of one person may depend on each other
-in any way. Two inequalities bound it, and the smaller result counts. With shares X_i in [0, 1] of n
-independent people, that of Hoeffding (1963) is
+Proof. A rule f predicts a class from a code, and X_i(f) is the share of the windows of person i in
+which it is right. Let f* be the rule that is best for the population, so A = E X_i(f*). An
+attacker on the output mixes such rules at random, and is right no more often.
 
-    mean of E X_i  <=  mean of X_i + sqrt(log(1 / alpha) / (2 n)).
+1. Codes and f* do not depend on the sample: the encoder was trained on other people. So X_1(f*),
+   ..., X_n(f*) are independent numbers in [0, 1].
+2. By Hoeffding's inequality (1963), A <= mean of X_i(f*) + sqrt(ln(1 / alpha) / (2 n)) in all but a
+   share alpha of samples.
+3. The rule that is best in the sample has at least the share of f* there.
 
-It is the smaller one where each person keeps to few codes. Where a person's windows vary, so that
-shares of people are alike, a betting martingale (Waudby-Smith and Ramdas 2024) is. Let c_i in
-[0, 1] be centres that depend on earlier people only, and l in (0, 1). Given the earlier people,
-1 - l (X_i - c_i) is positive with mean 1 - l (E X_i - c_i) <= exp(-l (E X_i - c_i)). (Nothing else
-is used about the range; for the common part of the classes below, X_i and c_i lie in [-1, 0].) So
-with
-
-    p(x) = -log(1 - l x) / l - x  =  l x^2 / 2 + l^2 x^3 / 3 + ...
-
-    E exp( l * sum over people of (E X_i - X_i - p(X_i - c_i)) )  <=  1,
-
-and by Markov's inequality
-
-    mean of E X_i  <=  mean of X_i + p(X_i - c_i) + log(1 / alpha) / (l n)
-
-in all but a share alpha of samples. Share and p are bounded for all rules at once
-(`_largest_of_rules`). All this is conditional on the classes of the counted people: `guess` is
-exactly the share of the most frequent class among them.
+A person is one number, so their windows may depend on each other in any way. The number of codes
+does not matter: many codes on few people make the best share large, never too small. People may
+also be chosen by their class, as long as they are independent within it: then A is the mean of
+E X_i(f*) over the n people, and the inequality is the same.
 
 References
 ----------
 Alvim et al., The Science of Quantitative Information Flow, 2020.
 Hoeffding, Probability Inequalities for Sums of Bounded Random Variables, JASA 1963.
 Smith, On the Foundations of Quantitative Information Flow, FoSSaCS 2009.
-Waudby-Smith and Ramdas, Estimating Means of Bounded Random Variables by Betting, JRSS B 2024.
 """
 
 from __future__ import annotations
@@ -61,27 +47,18 @@ from sensorveil.data.windows import UNKNOWN
 from sensorveil.errors import Refusal
 
 CONFIDENCE = 0.95
-MAX_CELLS = 1000
-"""Codes times classes above which counting takes long and the bound is vacuous anyway."""
-MAX_BET = 0.9
-"""The largest l: at 1 a single person at the far end of the range would cost everything."""
-HOEFFDING_SHARE = 0.2
-"""The share of alpha for Hoeffding's inequality; the rest is for the betting martingale."""
-ASSUMED = (
-    "people are drawn independently of each other and none of them took part in training; within"
-    " one person windows may depend on each other in any way; each person counts alike; the"
-    " attacker sees the window alone and knows nothing else about the person"
+NOT_COVERED = (
+    "The bound does not cover more windows of a person together than it names, an attacker with"
+    " side information about the person (such as their age, or other windows known to be theirs),"
+    " the most exposed person (it is a mean over people), or what the number, the times and the"
+    " lengths of released windows tell."
 )
-"""The assumptions of a bound on single windows."""
-ASSUMED_OF_SESSIONS = "that windows are independent of each other given the class"
-"""The further assumption of `Bound.of_session`."""
-SESSION = 10
-"""Number of windows in the session for which a card or page states a bound."""
+"""What no `Bound` covers; it stands wherever `Bound.sentence` stands."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper confidence bound on what one window tells about one attribute.
+    """An upper confidence bound on the posterior Bayes vulnerability of one attribute.
 
     Parameters
     ----------
@@ -90,18 +67,22 @@ class Bound:
     people, codes
         Number of people that were counted, and of different codes among them.
     guess
-        Majority baseline: the share of the most frequent class, each person counting alike.
+        Prior vulnerability among these people: the share of the most frequent class, each person
+        counting alike. It is the majority baseline.
     counted
-        Accuracy of the best rule on the very people that were counted.
+        Share of the best rule on the very people that were counted.
     accuracy
-        Upper bound on the accuracy of any rule for people like them.
-    telling
-        Upper bound on the share of windows that tell anything at all: the code is no better than
-        one that shows the class in this share of windows and nothing in the others (erasure).
-    entropy
-        Entropy of the attribute in bits.
+        Upper bound on the share of any rule for people like them.
     confidence
-        `accuracy` and `information` hold with this confidence each.
+        `accuracy` holds with this confidence.
+    windows
+        Number of consecutive windows of a recording that the attacker sees at once.
+
+    Examples
+    --------
+    >>> bound = Bound("gender", 500, 9, 0.5, 0.505, 0.5597)
+    >>> print(f"{bound.advantage:.4f} {bound.rounded_up}")
+    0.0597 0.56
     """
 
     attribute: str
@@ -110,9 +91,8 @@ class Bound:
     guess: float
     counted: float
     accuracy: float
-    telling: float
-    entropy: float
     confidence: float = CONFIDENCE
+    windows: int = 1
 
     @property
     def advantage(self) -> float:
@@ -120,42 +100,36 @@ class Bound:
         return self.accuracy - self.guess
 
     @property
-    def information(self) -> float:
-        """Upper bound in bits: an erasure channel's, `telling` times the entropy."""
-        return self.telling * self.entropy
-
-    @property
     def vacuous(self) -> bool:
         """Whether the bound says nothing."""
         return self.accuracy >= 1
 
-    def of_session(self, windows: int) -> Bound:
-        """The bound for several windows of one person together, if they are independent.
-
-        Each of k windows tells nothing with probability 1 - telling, all of them with its k-th
-        power. Without independence given the class, only counted sequences (`sequence_codes`) or
-        randomised response (`private_accuracy`) bound a session.
-
-        >>> one = Bound("gender", 500, 9, 0.5, 0.505, 0.51, 0.02, 1.0)
-        >>> round(one.of_session(10).accuracy, 3)
-        0.591
-        """
-        telling = 1 - (1 - self.telling) ** windows
-        accuracy = self.guess + (1 - self.guess) * telling
-        return replace(self, accuracy=min(accuracy, 1.0), telling=telling)
+    @property
+    def rounded_up(self) -> float:
+        """The accuracy for people to read, in tenths of a percent: never below what was proved."""
+        return math.ceil(1000 * self.accuracy - 1e-9) / 1000
 
     def sentence(self) -> str:
-        """The bound in words."""
-        counted = f"{self.people} people and {self.codes} codes"
+        """The promise in one sentence, or that there is none.
+
+        >>> print(Bound("gender", 6, 84, 0.5, 0.9, 1.0).sentence())
+        The bound on gender is vacuous: 6 people with 84 codes allow none below 100%.
+        """
         if self.vacuous:
             return (
-                f"{self.attribute}: the bound is vacuous; {counted} are too few people, or too many"
-                " codes, to bound what the code tells"
+                f"The bound on {self.attribute} is vacuous: {self.people} people with {self.codes}"
+                " codes allow none below 100%."
             )
+        seen, each = "one output window", "windows"
+        if self.windows > 1:
+            seen, each = f"{self.windows} consecutive output windows", "cases"
         return (
-            f"{self.attribute}: with {self.confidence:.0%} confidence no rule is right in more than"
-            f" {self.accuracy:.1%} of single windows (majority baseline: {self.guess:.1%}) or learns"
-            f" more than {self.information:.3f} of {self.entropy:.3f} bits; from {counted}"
+            f"With {100 * self.confidence:g}% confidence for {self.attribute} alone, an attacker who"
+            f" sees {seen} and knows how often each code occurs in each class, but nothing else about"
+            f" the wearer, predicts {self.attribute} right in at most {self.rounded_up:.1%} of {each}"
+            " on average, with any amount of computing, for wearers drawn independently like the"
+            f" {self.people} people counted, none of whom took part in training, each person counting"
+            f" alike; always predicting the most frequent class is right in {self.guess:.1%}."
         )
 
 
@@ -165,11 +139,13 @@ def bound_code(
     person: np.ndarray,
     attribute: str = "attribute",
     confidence: float = CONFIDENCE,
+    windows: int = 1,
 ) -> Bound:
     """The bound on an attribute, counted on people held out of training.
 
-    Windows of unknown class do not count. Where nearly every person is a class of their own
-    (identity), counting other people says nothing, and the bound is vacuous.
+    Windows of unknown class do not count. Where classes have fewer than two people on average
+    (identity), other people are of other classes, counting says nothing of them, and the bound is
+    vacuous.
 
     Parameters
     ----------
@@ -179,6 +155,8 @@ def bound_code(
         Name for messages.
     confidence
         Between 0 and 1; default 0.95.
+    windows
+        Number of windows behind each code, where codes are those of `sequence_codes`.
 
     Examples
     --------
@@ -186,33 +164,33 @@ def bound_code(
     >>> person = np.repeat(np.arange(200), 50)
     >>> bound = bound_code(rng.integers(3, size=10000), person % 2, person)
     >>> print(f"{bound.guess:.3f} {bound.counted:.3f} {bound.accuracy:.3f}")
-    0.500 0.510 0.534
+    0.500 0.509 0.596
     """
     if not 0 < confidence < 1:
         raise Refusal(f"the confidence is {confidence}; it must lie between 0 and 1")
     known = labels != UNKNOWN
     if not known.any():
         raise Refusal(f"the class of '{attribute}' is known of no window: nothing can be counted")
-    codes, labels, person = codes[known], labels[known], person[known]
-    sizes = [len(np.unique(values)) for values in (person, codes, labels)]
-    people, num_codes, num_classes = sizes
-    if num_classes < 2 or 2 * num_classes > people or num_classes * num_codes > MAX_CELLS:
-        share = np.unique(labels, return_counts=True)[1] / len(labels)
-        guess, bits = float(share.max()), _entropy(share)
-        return Bound(attribute, people, num_codes, guess, 1.0, 1.0, 1.0, bits, confidence)
-    shares, alpha = _shares(codes, labels, person), 1 - confidence
-    centres, joint = _centres(shares), shares.mean(0)
-    prior = joint.sum(0)
+    (who, number), (code_values, code), (classes, label) = (
+        np.unique(values[known], return_inverse=True) for values in (person, codes, labels)
+    )
+    people, shape = len(who), (len(code_values), len(classes))
+    weight = 1 / (people * np.bincount(number)[number])  # each person alike, and each window of one
+    cells = np.ravel_multi_index((code, label), shape)
+    joint = np.bincount(cells, weight, math.prod(shape)).reshape(shape)  # (codes, classes)
+    counted = float(joint.max(1).sum())
+    accuracy = counted + math.sqrt(-math.log(1 - confidence) / (2 * people))
+    if 2 * len(classes) > people:
+        accuracy = 1.0
     return Bound(
         attribute,
         people,
-        num_codes,
-        guess=float(prior.max()),
-        counted=float(joint.max(1).sum()),
-        accuracy=float(min(_upper(shares, centres, alpha), 1.0)),
-        telling=float(np.clip(1 - _common_part(shares, centres, alpha), 0, 1)),
-        entropy=_entropy(prior),
+        len(code_values),
+        guess=float(joint.sum(0).max()),
+        counted=counted,
+        accuracy=min(accuracy, 1.0),
         confidence=confidence,
+        windows=windows,
     )
 
 
@@ -224,17 +202,17 @@ def combine_bounds(bounds: Sequence[Bound]) -> Bound:
     """
     if len(bounds) == 1:
         return bounds[0]
-    people = [bound.people for bound in bounds]
-    means = {
-        name: float(np.average([getattr(bound, name) for bound in bounds], weights=people))
-        for name in ("guess", "counted", "accuracy", "telling", "entropy")
-    }
-    return Bound(
-        attribute=bounds[0].attribute,
-        people=sum(people),
+    people = np.array([bound.people for bound in bounds])
+    figures = np.array([(bound.guess, bound.counted, bound.accuracy) for bound in bounds])
+    guess, counted, accuracy = map(float, people @ figures / people.sum())
+    return replace(
+        bounds[0],
+        people=int(people.sum()),
         codes=max(bound.codes for bound in bounds),
+        guess=guess,
+        counted=counted,
+        accuracy=accuracy,
         confidence=1 - sum(1 - bound.confidence for bound in bounds),
-        **means,
     )
 
 
@@ -259,131 +237,3 @@ def sequence_codes(
     runs = runs[recording[runs[:, 0]] == recording[runs[:, -1]]]
     _, numbered = np.unique(codes[runs], axis=0, return_inverse=True)
     return numbered.reshape(-1), runs[:, 0]
-
-
-# The mathematics of the bound. Shapes: shares and centres are (people, codes, classes).
-
-
-def _shares(codes: np.ndarray, labels: np.ndarray, person: np.ndarray) -> np.ndarray:
-    """Each person's share of windows with each code and class: (people, codes, classes)."""
-    (who, number), (_, code), (_, label) = (
-        np.unique(values, return_inverse=True) for values in (person, codes, labels)
-    )
-    counts = np.zeros((len(who), code.max() + 1, label.max() + 1))
-    np.add.at(counts, (number, code, label), 1)
-    return counts / counts.sum((1, 2), keepdims=True)
-
-
-def _centres(shares: np.ndarray) -> np.ndarray:
-    """The mean of earlier people of the same classes in each cell: the c_i of any rule.
-
-    Before anybody was seen it is 0; half of the missing mass is added in `_largest_of_rules`.
-    """
-    before = np.cumsum(shares, axis=0) - shares
-    return before / (1 + before.sum(1, keepdims=True)) * shares.sum(1, keepdims=True)
-
-
-def _upper(shares: np.ndarray, centres: np.ndarray, alpha: float) -> float:
-    """The upper bound on the expected share of the best rule: Hoeffding's, or the martingale's.
-
-    The bet is optimal for a variance of 1/16, which shares of people seldom exceed where windows
-    of a person vary.
-    """
-    people = len(shares)
-    counted = shares.mean(0).max(1).sum()  # by the best rule in the sample
-    hoeffding = counted + math.sqrt(-math.log(HOEFFDING_SHARE * alpha) / (2 * people))
-    cost = -math.log((1 - HOEFFDING_SHARE) * alpha) / people
-    bet = min(math.sqrt(32 * cost), MAX_BET)
-    betting = _largest_of_rules(shares, centres, bet) + cost / bet
-    return float(min(hoeffding, betting))
-
-
-def _common_part(shares: np.ndarray, centres: np.ndarray, alpha: float) -> float:
-    """A lower bound on the sum over codes of the smallest p(code | class).
-
-    With equally frequent classes it is a minimum over rules as A is a maximum, so it is minus the
-    upper bound of the negated shares. Cells are divided by their class's prior for that, and
-    scaled so that a person's shares stay within [0, 1].
-    """
-    prior = shares.mean(0).sum(0)
-    balance = 1 / (len(prior) * prior)
-    scale = float(balance.max())
-    balance = balance / scale
-    return -len(prior) * scale * _upper(-shares * balance, -centres * balance, alpha)
-
-
-def _largest_of_rules(shares: np.ndarray, centres: np.ndarray, bet: float) -> float:
-    """At least the mean of X_i + p(X_i - c_i) of any rule, and seldom much more.
-
-    There are too many rules to try. The mean is convex in the rule: moving every code to the class
-    that is best along the gradient increases it, and soon ends in a rule that is hard to beat. For
-    any other rule each person's p lies below a parabola that touches p at this rule. So the mean is
-    at most that of this rule, less the loss along the gradient, plus squares.
-    """
-    people = len(shares)
-    table, residuals = shares.mean(0), shares - centres
-    # Before anybody was seen, the centre lies half way between right and wrong for every rule.
-    half = residuals.sum((1, 2)) / 2
-    codes, better = np.arange(len(table)), table.argmax(1)
-    for _ in range(9):  # two or three, as a rule
-        rule = better  # the class of each code
-        deviation = residuals[:, codes, rule].sum(1) - half  # X_i - c_i
-        slope = bet * deviation / (1 - bet * deviation)  # p'
-        gradient = table + np.tensordot(slope, residuals, 1) / people  # (codes, classes)
-        better = gradient.argmax(1)
-        if (better == rule).all():
-            break
-    value = table[codes, rule].sum() + _price(deviation, bet).mean()
-    largest = np.maximum(residuals.max(2).sum(1) - half, deviation)
-    # To move one code to another class: the loss along the gradient, and each person's change.
-    other = np.arange(table.shape[1]) != rule[:, None]  # (codes, classes)
-    loss = (gradient[codes, rule][:, None] - gradient)[other].reshape(len(table), -1)
-    moves = (residuals - residuals[:, codes, rule][:, :, None])[:, other]
-    curvature = _curvature(deviation, largest, bet)
-    squares = (moves * curvature[:, None]).T @ moves / people
-    return float(value + _largest_quadratic(loss, squares))
-
-
-def _price(deviation: np.ndarray, bet: float) -> np.ndarray:
-    """p(x): the cost of a deviation from the centre."""
-    return -np.log1p(-bet * deviation) / bet - deviation
-
-
-def _curvature(deviation: np.ndarray, largest: np.ndarray, bet: float) -> np.ndarray:
-    """A b with p(z) <= p(x) + p'(x) (z - x) + b (z - x)^2 for all z <= `largest`, x = `deviation`.
-
-    The b that z needs is a mean of p'' / 2 between x and z. p'' increases, so `largest` needs the
-    largest b, and none needs more than p''(largest) / 2, which serves where x and `largest` are too
-    close to divide by their distance.
-    """
-    width = np.maximum(largest - deviation, 1e-3)
-    tangent = bet * deviation / (1 - bet * deviation) * width
-    excess = _price(deviation + width, bet) - _price(deviation, bet) - tangent
-    at_most = bet / 2 / (1 - bet * largest) ** 2
-    return np.where(largest - deviation < width, at_most, excess / width**2)
-
-
-def _largest_quadratic(loss: np.ndarray, squares: np.ndarray) -> float:
-    """At least the maximum of v' squares v - loss v over all v that move some codes.
-
-    v has a 1 where a code (row of `loss`) moves to that other class (column), at most one in a row.
-    One more 1 adds its own square and twice its products with the other 1s, less its loss. Where
-    that is at most 0 whatever the others are, some best v is without it: it is struck out, and with
-    it others that only it could help. In a v of the rest, each 1 counts its own square and its
-    products once, less its loss; the result is at most the sum of the positive ones of these.
-    """
-    codes, others = loss.shape
-    own = np.diag(squares).reshape(loss.shape)
-    products = np.maximum(squares, 0).reshape(codes, others, codes, others)
-    products[np.arange(codes), :, np.arange(codes)] = 0
-    possible = np.ones(loss.shape, bool)
-    while True:
-        helped = (products * possible).max(3).sum(2)
-        remaining = possible & (own + 2 * helped > loss)
-        if (remaining == possible).all():
-            return float((np.maximum(own + helped - loss, 0) * possible).max(1).sum())
-        possible = remaining
-
-
-def _entropy(prior: np.ndarray) -> float:
-    return float(-prior @ np.log2(prior))

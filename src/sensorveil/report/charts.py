@@ -154,8 +154,8 @@ def attacks(
 ) -> Chart:
     """Every attack's accuracy with its interval, by threat model, against the majority baseline.
 
-    `attacks` come in the order of their threat models. A `bound` is drawn as a line that no attack
-    on the output may pass.
+    `attacks` come in the order of their threat models. A `bound` is drawn as a line; an attack on
+    the output beyond it found more than the code.
     """
     groups = [(model, list(of)) for model, of in groupby(attacks, lambda a: a.threat_model)]
     rows = len(attacks) + 1.4 * len(groups)

@@ -14,12 +14,11 @@ from sensorveil.audit.results import (
     Linkage,
     worst_verdict,
 )
-from sensorveil.methods.seal_bound import ASSUMED, ASSUMED_OF_SESSIONS, SESSION
+from sensorveil.methods.seal_bound import NOT_COVERED
 from sensorveil.report.findings import Finding, highest_auc, output_attacks
 from sensorveil.report.numbers import (
     auc,
     counted,
-    decimals,
     p_value,
     percent,
     points,
@@ -183,25 +182,11 @@ def worst_note(found: AttributeAudit) -> str:
 
 
 def bound_note(found: AttributeAudit) -> str | None:
-    """The most that any attacker can learn from the code, and what that assumes."""
-    bound = found.bound
-    if bound is None:
+    """The promise of a bound, as on the run's card, and what it does not cover."""
+    if found.bound is None:
         return None
-    if bound.vacuous:
-        return (
-            f"The output is made from one of {bound.codes} codes, but"
-            f" {counted(bound.people, 'person')} are too few for a bound on what these tell."
-        )
-    session = bound.of_session(SESSION)
-    return (
-        f"The output is made from one of {bound.codes} codes and noise. With"
-        f" {bound.confidence:.0%} confidence no attacker is right in more than"
-        f" {percent(bound.accuracy)} of single windows, or learns more than"
-        f" {decimals(bound.information, 3)} of {decimals(bound.entropy, 3)} bits (counted on"
-        f" {counted(bound.people, 'person')}). This assumes that {ASSUMED}. Of {SESSION} windows"
-        f" together, no attacker is right in more than {percent(session.accuracy)}; this assumes"
-        f" {ASSUMED_OF_SESSIONS}."
-    )
+    made = f"The output is made from a code and noise. {found.bound.sentence()}"
+    return made if found.bound.vacuous else f"{made} {NOT_COVERED}"
 
 
 def probe_note(audit: Audit) -> str | None:
