@@ -1,47 +1,55 @@
-"""Seal: windows made from a small code and fresh noise, with a bound on what the code tells.
+"""Seal: windows made from a small code and fresh noise, so that the code limits what they tell.
 
 The output is a function of a discrete code and noise alone. By the data processing inequality it
-tells no more about any attribute than the code, and what the code tells can be counted on people
-held out of training. With randomised response on the code there is local differential privacy.
+tells no more about any attribute than the code. What the code tells can be counted on people held
+out of training. With randomised response on its bins there is local differential privacy.
 
 There is no paper. The code is in `seal_code`, the search for its size in `seal_search`, the
-generators of windows in `seal_generators`, the counted bound in `seal_bound`.
+generators of windows in `seal_generators`, the counted bound in `seal_bound`, randomised response
+in `seal_response`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from sensorveil.classifiers import Ensemble
 from sensorveil.data.windows import UNKNOWN, Scaling, Windows, joint_classes
 from sensorveil.errors import Refusal
 from sensorveil.files import part_of
-from sensorveil.methods.base import Capabilities, Obfuscator
+from sensorveil.methods.base import FIXED_NOISE, Capabilities, Obfuscator
 from sensorveil.methods.guarantee import Guarantee
 from sensorveil.methods.seal_bound import Bound, bound_code, sequence_codes
 from sensorveil.methods.seal_code import (
+    NONE,
     Encoder,
     Movement,
     donor_mask,
-    epsilon_within_budget,
     feasible_bins,
     filter_classes,
-    private_accuracy,
-    randomize_codes,
+    has_rhythm,
     rank_groups,
 )
 from sensorveil.methods.seal_generators import (
-    GAUSSIAN,
     GENERATORS,
     POOL,
+    GenerationSettings,
     Generator,
     crossfade,
     previous_windows,
+)
+from sensorveil.methods.seal_response import (
+    choose_bins,
+    epsilon_per_hour,
+    promise,
+    respond,
+    to_bins,
 )
 from sensorveil.methods.seal_search import choose_candidate, people_folds, try_bins
 from sensorveil.methods.settings import ClassifierGroup, Settings
@@ -62,8 +70,9 @@ class CodeSettings(Settings):
     ----------
     dwell_seconds
         Mean time that people stay in a class; 0 classifies every window by itself.
-    rhythm_bins, energy_bins
-        Numbers of bins; fewer where a class has too few windows for 10 donors a code.
+    rhythm_bins, energy_bins, sharpness_bins
+        Numbers of bins; fewer where a class has too few windows for 10 donors a code. With one of
+        each the code is the class alone.
     rank_reference
         Earlier windows to rank among: those of the recording, of the person (for single clips; it
         needs the person of each window), or none (absolute bins, which tell who somebody is).
@@ -77,32 +86,10 @@ class CodeSettings(Settings):
     dwell_seconds: NonNegativeFloat = 3.0
     rhythm_bins: Bins = 9
     energy_bins: Bins = 5
+    sharpness_bins: Bins = 3
     rank_reference: Literal["recording", "person", "none"] = "recording"
     rank_memory: PositiveInt = 600
     max_advantage: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-
-class GenerationSettings(Settings):
-    """The generator of windows.
-
-    Parameters
-    ----------
-    generator
-        pool (donors' own windows), gaussian, diffusion, or auto: the pool where donors agreed or
-        are simulated, gaussian elsewhere.
-    donors
-        Why donors' windows may be emitted, in words that go into the run and its card.
-    training_steps
-        Training steps of the diffusion.
-    crossfade_seconds
-        Windows that begin where another one ended fade from its last sample within this time. So
-        they are made from two codes: bounds count pairs, and a window spends epsilon twice.
-    """
-
-    generator: Literal["auto", "pool", "gaussian", "diffusion"] = "auto"
-    donors: str = ""
-    training_steps: PositiveInt = 4000
-    crossfade_seconds: NonNegativeFloat = 0.0
 
 
 class PrivacySettings(Settings):
@@ -111,15 +98,18 @@ class PrivacySettings(Settings):
     Parameters
     ----------
     epsilon
-        Above 0, the epsilon of randomised response on each code.
+        Above 0, the bins are released by randomised response with this epsilon, and the class as it is.
+    interval_seconds
+        The response is drawn once in each interval of this length, and stands for all of it.
     budget
         Above 0, the largest sum of epsilons in a recording (with `rank_reference` person: of a
-        person); later windows are made from random codes.
+        person); after that the bins are random, and the class is still released.
     held_out
         Share of people who are not trained on but counted for the bound.
     """
 
     epsilon: NonNegativeFloat = 0.0
+    interval_seconds: PositiveFloat = 60.0
     budget: NonNegativeFloat = 0.0
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
@@ -155,7 +145,7 @@ class Seal(Obfuscator):
     Parameters
     ----------
     preset
-        "fast" (default), or "paper" with classifiers of the size of the papers' inference models.
+        "fast" (default) for two cores, or "large" for a GPU.
     seed, device
         As in every method.
     **settings
@@ -165,19 +155,20 @@ class Seal(Obfuscator):
     --------
     >>> import sensorveil
     >>> windows = sensorveil.load("simulated", people=8, windows=10)
-    >>> seal = Seal(epochs=1, rhythm_bins=3).fit(windows.train, keep="activity", hide="gender")
-    >>> seal.encoder_.count  # 4 activities x 3 x 3 bins
-    36
+    >>> seal = Seal(epochs=1, training_steps=50, rhythm_bins=3, sharpness_bins=1)
+    >>> seal = seal.fit(windows.train, keep="activity", hide="gender")
+    >>> seal.encoder_.shape  # activities, bins of rhythm, energy and sharpness
+    (4, 3, 2, 1)
     >>> seal.obfuscate(windows.test).shape == windows.test.shape
     True
     """
 
     name = "seal"
-    summary = "windows made from a small code and noise, with a bound"
+    summary = "windows made from a small code and noise"
     capabilities = Capabilities(
         strengths={
-            "epsilon": "local epsilon of one code, by randomised response; lower hides more",
-            "budget": "largest sum of epsilons in a recording; later windows say nothing",
+            "epsilon": "local epsilon of the bins released in an interval; lower hides more",
+            "budget": "largest sum of epsilons in a recording; later windows release the class alone",
         },
         emits_donors=True,
         looks_back=True,
@@ -185,11 +176,22 @@ class Seal(Obfuscator):
     Settings = SealSettings
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
-        "paper": {  # about the size of the papers' inference models, for a GPU
-            "ensemble_size": 5,
+        "large": {
+            "ensemble_size": 3,
             "classifier": {"width": 64, "epochs": 20, "batch_size": 512, "learning_rate": 3e-3},
+            "generation": {
+                "num_candidates": 32,
+                "windows_per_code": 50,
+                "latent_size": 160,
+                "width": 384,
+                "training_steps": 24_000,
+            },
         },
     }
+    adjustable = tuple(
+        f"generation.{name}"
+        for name in ("num_candidates", "windows_per_code", "guidance_scale", "sampling_steps")
+    )
     settings: SealSettings
 
     # Training.
@@ -199,7 +201,7 @@ class Seal(Obfuscator):
         return Scaling.of(windows.select(~self._held_out(windows)))
 
     def _fit(self, windows: Windows, rng: np.random.Generator) -> None:
-        generator_name = self._generator_name()
+        self._check_donors()
         held_out = self._held_out(windows)
         train = windows.select(~held_out)
         classes, self.kept_classes_ = joint_classes(train, self.policy_.keep)
@@ -216,33 +218,31 @@ class Seal(Obfuscator):
         # class. A class of which no donor is classified right keeps all that it has.
         right = donors & (self.classifier_.predict(train) == classes)
         donors = right | (donors & ~np.isin(classes, classes[right]))
-        donor_movement = movement.select(donors)
-        self.encoder_ = Encoder(*bins).fit(donor_movement, len(self.kept_classes_))
-        codes = self.encoder_.donor_codes(donor_movement)
-
-        # The generator knows the codes that donors have; for others the nearest one stands in.
-        present, numbered = np.unique(codes, return_inverse=True)
-        available = np.isin(np.arange(self.encoder_.count), present)
-        self.generator_code_ = np.searchsorted(present, self.encoder_.nearest(available))
-        self.generator_ = self._new_generator(generator_name)
-        self.generator_.fit(train.select(donors), numbered, len(present))
+        self.encoder_ = Encoder(bins).fit(movement.select(donors), len(self.kept_classes_))
+        generator = self._new_generator()
+        self.generator_ = generator.fit(
+            train.select(donors), movement.select(donors), self.checkpoint
+        )
 
         bounds = self.bounds(windows.recorded.select(held_out)) if held_out.any() else ()
         self.metrics_ |= {
-            "generator": generator_name,
             "bins": list(bins),
             "donor_windows": int(donors.sum()),
-            "windows_by_code": np.bincount(codes, minlength=self.encoder_.count).tolist(),
             "bounds": [asdict(bound) for bound in bounds],
         }
 
     def _choose_bins(
         self, train: Windows, movement: Movement, donors: np.ndarray, rng: np.random.Generator
-    ) -> tuple[int, int]:
-        """Numbers of bins of rhythm and energy."""
+    ) -> tuple[int, ...]:
+        """Numbers of bins of each feature; none for windows without features."""
         code, classes = self.settings.code, movement.classes
+        wanted = (code.rhythm_bins, code.energy_bins, code.sharpness_bins)
+        if not has_rhythm(train):
+            return ()
+        if self._ranks_tell_nothing(train):
+            return (1,) * len(wanted)
         fewest = int(np.bincount(classes[donors]).min())
-        max_bins = feasible_bins(code.rhythm_bins, code.energy_bins, fewest)
+        max_bins = feasible_bins(wanted, fewest)
         if not code.max_advantage:
             return max_bins
         unseen = self._movement(train, self._predict_unseen_people(train, classes))
@@ -250,7 +250,13 @@ class Seal(Obfuscator):
         candidates = try_bins(train, movement, unseen, donors, num_classes, hide, max_bins, rng)
         best = choose_candidate(candidates, code.max_advantage)
         self.metrics_["search"] = [asdict(one) for one in candidates]
-        return best.rhythm_bins, best.energy_bins
+        return best.bins
+
+    def _ranks_tell_nothing(self, windows: Windows) -> bool:
+        """Whether no window has a past to rank in: all are alone in their recording."""
+        reference = self.settings.code.rank_reference
+        groups = rank_groups(windows, reference)
+        return reference != NONE and len(np.unique(groups)) == len(windows)
 
     def _predict_unseen_people(self, train: Windows, classes: np.ndarray) -> np.ndarray:
         """The class of each window, predicted by classifiers of other people.
@@ -287,18 +293,50 @@ class Seal(Obfuscator):
         self, windows: Windows, strength: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
         # The code: the kept class over time, and where the movement ranks in the wearer's past.
-        classes = self._filter(self.classifier_.probabilities(windows), windows)
-        codes = self.encoder_.encode(self._movement(windows, classes))
-        # Randomised response: each code with a probability, else any other one.
-        epsilon = self._epsilon(windows, strength)
-        if epsilon is not None:
-            codes = randomize_codes(codes, self.encoder_.count, epsilon, rng)
-        # Windows of these codes: donors' own, or made from noise.
-        signal = self.generator_.generate(self.generator_code_[codes], rng)
+        movement = self._movement_of_output(windows)
+        epsilon, budget = self._privacy(windows, strength)
+        if epsilon is None:
+            codes = self.encoder_.encode(movement)
+        else:
+            codes = self._randomised(windows, movement, epsilon, budget, rng)
+        # Windows of these codes: made from noise, or donors' own.
+        generator = self.generator_.with_settings(self.settings.generation)
+        signal = generator.generate(codes, rng)
         if samples := self._crossfade_samples():
             previous = previous_windows(windows.recording, windows.start, windows.length)
             signal = crossfade(signal, previous, samples)
         return signal
+
+    def _randomised(
+        self,
+        windows: Windows,
+        movement: Movement,
+        epsilon: np.ndarray,
+        budget: np.ndarray,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """Codes of the class as it is, and of bins that were released by randomised response.
+
+        A response over few bins keeps more than one over many. Where in the released bin the rank lies
+        is drawn at random.
+        """
+        ranks = movement.ranks
+        if ranks is None:
+            ranks = self.encoder_.donor_ranks(movement)
+        few = choose_bins(float(epsilon.min()), self.encoder_.bins)
+        released = respond(
+            ranks,
+            windows.recording,
+            windows.start,
+            rank_groups(windows, self.settings.code.rank_reference),
+            epsilon,
+            budget,
+            max(1, round(self.settings.privacy.interval_seconds * self.sample_rate_)),
+            few,
+            rng,
+        )
+        drawn = (released + rng.random(released.shape)) / np.array(few)
+        return self.encoder_.codes(movement.classes, to_bins(drawn, self.encoder_.bins))
 
     def _filter(self, probabilities: np.ndarray, windows: Windows) -> np.ndarray:
         dwell = self.settings.code.dwell_seconds * self.sample_rate_
@@ -310,22 +348,28 @@ class Seal(Obfuscator):
         code = self.settings.code
         return Movement.of(windows, classes, code.rank_reference, code.rank_memory)
 
-    def _epsilon(self, windows: Windows, strength: Mapping[str, np.ndarray]) -> np.ndarray | None:
-        """The epsilon of each code, 0 beyond the budget; None without randomised response."""
+    def _movement_of_output(self, windows: Windows) -> Movement:
+        """The movement that codes are made from, with predicted classes."""
+        return self._movement(windows, self._predicted_classes(windows))
+
+    def _predicted_classes(self, windows: Windows) -> np.ndarray:
+        return self._filter(self.classifier_.probabilities(windows), windows)
+
+    def _privacy(
+        self, windows: Windows, strength: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Epsilon and budget of each window; no epsilon where the bins are released as they are."""
         for name, numbers in strength.items():
             if (numbers <= 0).any():
                 raise Refusal(f"strength '{name}' must be above 0")
         privacy = self.settings.privacy
         epsilon = strength.get("epsilon", np.full(len(windows), privacy.epsilon))
-        budget = strength.get("budget", np.full(len(windows), privacy.budget))
-        if not epsilon.any():
-            if budget.any():
-                raise Refusal("strength 'budget' limits epsilon; give 'epsilon' too")
-            return None
-        if budget.any():
-            group = rank_groups(windows, self.settings.code.rank_reference)
-            epsilon = epsilon_within_budget(epsilon, budget, group, windows.start)
-        return epsilon
+        budget = strength.get("budget", np.full(len(windows), privacy.budget or math.inf))
+        if epsilon.any():
+            return epsilon, budget
+        if np.isfinite(budget).any():
+            raise Refusal("strength 'budget' limits epsilon; give 'epsilon' too")
+        return None, budget
 
     def _crossfade_samples(self) -> int:
         return round(self.settings.generation.crossfade_seconds * self.sample_rate_)
@@ -333,7 +377,10 @@ class Seal(Obfuscator):
     # What the output can tell.
 
     def encode(self, windows: Windows) -> np.ndarray:
-        """The code of each window, (n,): all that a window made from it tells about the wearer."""
+        """The code of each window, (n,): all that a window made from it tells about the wearer.
+
+        With an epsilon the output is made from less.
+        """
         self._check_fitted()
         self._check_alike(windows)
         return self._codes_of_output(self._standard(windows))[:, 0]
@@ -365,31 +412,38 @@ class Seal(Obfuscator):
         )
 
     def guarantee(self) -> Guarantee | None:
-        """Local differential privacy of an output window, where codes are randomised.
+        """Local differential privacy of an output window, where bins are randomised.
 
-        A crossfaded window is made from two randomised codes, so it spends epsilon twice. A
-        recording spends each code once: it never exceeds the budget.
+        The class is released as it is. A crossfaded window may hold the responses of two intervals. A
+        recording spends each response once: it never exceeds the budget.
         """
         privacy = self.settings.privacy
         if not privacy.epsilon:
             return None
-        codes = 2 if self._crossfade_samples() else 1
-        epsilon = codes * privacy.epsilon
-        several = f"k consecutive windows spend k times {privacy.epsilon:g}"
-        if codes == 2:
-            several = (
-                f"crossfaded windows are made from two codes and spend 2 x {privacy.epsilon:g},"
-                f" k consecutive windows (k + 1) x {privacy.epsilon:g}"
-            )
+        epsilon, length = privacy.epsilon, privacy.interval_seconds
+        several = (
+            f"each interval of {length:g} s spends {epsilon:g}, an hour"
+            f" {epsilon_per_hour(epsilon, length):g}"
+        )
+        if self._crossfade_samples():
+            several += f"; a crossfaded window may hold two intervals and spend 2 x {epsilon:g}"
+            epsilon *= 2
         if privacy.budget:
             epsilon = min(epsilon, privacy.budget)
-            several += f", a recording at most {privacy.budget:g}"
+            several += f"; a recording spends at most {privacy.budget:g}"
         why = (
-            f"the code is released by randomised response, whatever the attribute; {several}; of"
-            " two equally frequent classes no attacker is right in more than"
-            f" {private_accuracy(0.5, epsilon):.1%} of single windows"
+            "the class is released as it is, and the bins of the movement by randomised response;"
+            f" {several}; from one window {promise(epsilon, 0.5)}"
         )
         return Guarantee(epsilon, 0.0, "one output window of the wearer (local)", why)
+
+    @property
+    def membership_score(self) -> str:  # type: ignore[override]
+        """The diffusion has a score of membership, the pool has none."""
+        return "" if self.settings.generation.generator == POOL else FIXED_NOISE
+
+    def _membership_scores(self, windows: Windows) -> np.ndarray | None:
+        return self.generator_.membership_scores(windows, self._predicted_classes(windows))
 
     def emits_donor_windows(self) -> bool:
         """Whether the generator is the pool."""
@@ -415,8 +469,7 @@ class Seal(Obfuscator):
 
         The second is that of the previous window, or the number of codes where there is none.
         """
-        classes = self._filter(self.classifier_.probabilities(windows), windows)
-        codes = self.encoder_.encode(self._movement(windows, classes))
+        codes = self.encoder_.encode(self._movement_of_output(windows))
         if not self._crossfade_samples():
             return codes[:, None]
         previous = previous_windows(windows.recording, windows.start, windows.length)
@@ -436,39 +489,33 @@ class Seal(Obfuscator):
         parts = {
             "classifier": self.classifier_.state(),
             "encoder": self.encoder_.state(),
-            "generator": self.generator_.arrays,
+            "generator": self.generator_.state(),
         }
         arrays = {f"{part}.{name}": one for part in parts for name, one in parts[part].items()}
-        own = {"kept_classes": self.kept_classes_, "generator_code": self.generator_code_}
-        return arrays | own
+        return arrays | {"kept_classes": self.kept_classes_}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.kept_classes_, self.generator_code_ = state["kept_classes"], state["generator_code"]
+        self.kept_classes_ = state["kept_classes"]
         shape, classes = self.hook_shape, len(self.kept_classes_)
         classifier = self._new_classifier()
         self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
-        generator = self._new_generator(self._generator_name())
-        self.generator_ = generator.restore(part_of(state, "generator."))
+        self.generator_ = self._new_generator().restore(part_of(state, "generator."))
 
     def _new_classifier(self) -> Ensemble:
         settings, seed = self.settings, derived_seed(self.seed, _CLASSIFIER)
         return Ensemble(settings.ensemble_size, settings.classifier.settings(), seed, self.device)
 
-    def _new_generator(self, name: str) -> Generator:
-        steps = self.settings.generation.training_steps
-        return GENERATORS[name](derived_seed(self.seed, _GENERATOR), self.device, steps)
+    def _new_generator(self) -> Generator:
+        chosen, seed = self.settings.generation, derived_seed(self.seed, _GENERATOR)
+        return GENERATORS[chosen.generator](chosen, self.encoder_, seed, self.device)
 
-    def _generator_name(self) -> str:
-        """The generator to use: donors' windows only where donors agreed or are simulated."""
+    def _check_donors(self) -> None:
+        """Refuse the pool unless donors agreed to it or are simulated."""
         chosen, origin = self.settings.generation, self.origin_
-        is_simulated = bool(origin and origin.dataset.startswith(_SIMULATED))
-        agreed = is_simulated or bool(chosen.donors.strip())
-        if chosen.generator == POOL and not agreed:
+        simulated = bool(origin and origin.dataset.startswith(_SIMULATED))
+        if chosen.generator == POOL and not simulated and not chosen.donors.strip():
             raise Refusal(
                 "generator 'pool' emits people's own windows, and nobody states that they agreed;"
-                ' set donors="..." (such as "published under CC BY 4.0"), or generator=gaussian'
+                ' set donors="..." (such as "published under CC BY 4.0"), or generator=diffusion'
             )
-        if chosen.generator == "auto":
-            return POOL if agreed else GAUSSIAN
-        return chosen.generator

@@ -1,49 +1,52 @@
-"""Seal's code: the kept class, and where rhythm and energy rank in the wearer's own past.
+"""Seal's code: the kept class, and where the movement ranks in the wearer's own past.
 
 Class. People go on with an activity for seconds, and windows overlap. So a classifier's
 probabilities are filtered over time (`filter_classes`).
 
+Features. A window's movement has three: rhythm (log of the strongest frequency), energy (log of the
+variance) and sharpness (log of the power at high frequencies).
+
 Ranks. How fast and how hard somebody moves tells who they are, and so does how much that varies. So
-a bin of rhythm (log of the strongest frequency) or energy (log of the variance) is a rank among the
-wearer's own earlier windows of the same class, and nothing else. Where windows come in no
-particular order and no two are equal, the number of earlier ones below is uniform and independent
-of all other ranks, however the values are distributed (Rényi 1962): neither one bin nor a session
-of them tells anything about the wearer. What remains is order (fatigue, warming up) and how rhythm
-and energy go together. Equal values are ordered at random: a rank in their middle would tell how
-many there are. No later window is needed, so it works in a stream. After a short past ranks lie in
-the middle; how far they go from there depends on the length of the past alone.
+a bin of a feature is a rank among the wearer's own earlier windows of the same class, and nothing
+else. Where windows come in no particular order and no two are equal, the number of earlier ones
+below is uniform and independent of all other ranks of that feature, however the values are
+distributed (Rényi 1962): neither one bin nor a session of them tells anything about the wearer.
+What remains is order (fatigue, warming up) and how the features go together. Equal values are
+ordered at random: a rank in their middle would tell how many there are. No later window is needed,
+so it works in a stream. After a short past ranks lie in the middle; how far they go from there
+depends on the length of the past alone.
 
-Donors. A donor's window is emitted for its rank among all windows of its class: where the wearer is
+Donors. A training window stands for its ranks among all windows of its class: where the wearer is
 at the upper end of their own past, the output is at the upper end of everybody's.
-
-Randomised response. With an epsilon, each code is replaced by a random one so often that it is
-locally differentially private.
 
 References
 ----------
 Rényi, On Outstanding Values in a Sequence of Observations, 1962.
-Warner, Randomized Response, JASA 1965.
 """
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
+import torch
 
-from sensorveil.data.signal_features import frequency_and_energy, power_spectrum
+from sensorveil.data.signal_features import power_spectrum
 from sensorveil.data.windows import Windows
+from sensorveil.methods.seal_response import to_bins
 
+FEATURES = ("rhythm", "energy", "sharpness")
+"""What a code has bins of, in the order of `movement_features`."""
 PERSON, NONE = "person", "none"  # to rank among earlier windows of; else of the recording
 DONORS_PER_CODE = 10
 """Donors' windows that each code should have: a code of one donor would give that one away."""
 EXTREME = 0.05
-"""Share at either end of a class, by rhythm and by energy, that is not emitted."""
+"""Share at either end of a class, by each feature, that is not learnt from."""
 MAX_RUNNER_UP = 0.7
 """Largest runner-up ratio of a donor's window."""
 
@@ -52,6 +55,8 @@ _MIN_SAMPLES = 8  # shorter windows have no meaningful spectrum
 _MAIN_LOBE = 2  # bins to either side over which a Hann taper spreads one frequency
 _STILL = 1e-6  # energy in standard units below which a window counts as still
 _TIE = 1e-9  # far below measurement, and far above the resolution of a float64
+_SHARP_BANDS = (1 / 6, 0.3, 0.55, 1.0)  # edges of the bands of sharpness, in Nyquist frequencies
+_QUANTILES = 101
 
 
 # The class, filtered over time.
@@ -101,31 +106,61 @@ def samples_since_previous(recording: np.ndarray, start: np.ndarray) -> np.ndarr
     return since
 
 
-# Rhythm and energy, and their ranks.
+# Features of the movement, and their ranks.
 
 
-def rhythm_and_energy(windows: Windows) -> np.ndarray:
-    """Logarithms of the strongest frequency and of the energy of each window, (n, 2).
+def movement_features(signal: torch.Tensor, sample_rate: float) -> torch.Tensor:
+    """Logarithms of rhythm, energy and sharpness of real signals (n, channels, length): (n, 3).
 
-    Zeros for images and for windows too short for a spectrum.
+    Rhythm is the strongest frequency of all channels together, between bins by a parabola through
+    the logarithm of its power. Energy is the variance, added over channels. Sharpness is the mean
+    logarithm of the power in three bands above a sixth of the Nyquist frequency.
 
-    >>> time = np.arange(128) / 50
-    >>> signal = np.stack([np.sin(2 * np.pi * 2 * time), 3 * np.sin(2 * np.pi * 4 * time)])
-    >>> windows = Windows.from_signal(signal[:, None], sample_rate=50.0)
-    >>> rhythm, energy = rhythm_and_energy(windows).T
-    >>> print(f"{np.exp(np.diff(rhythm))[0]:.2f} {np.exp(np.diff(energy))[0]:.2f}")
+    >>> time = torch.arange(128) / 50
+    >>> waves = torch.stack([torch.sin(6.2832 * 2 * time), 3 * torch.sin(6.2832 * 4 * time)])
+    >>> rhythm, energy, sharpness = movement_features(waves[:, None], 50.0).T.exp()
+    >>> print(f"{rhythm[1] / rhythm[0]:.2f} {energy[1] / energy[0]:.2f}")
     2.00 9.09
     """
-    if not _has_rhythm(windows):
-        return np.zeros((len(windows), 2))
-    parts = [frequency_and_energy(one, windows.sample_rate) for one in _magnitudes(windows)]
-    floor = np.array([windows.sample_rate / windows.length, _STILL])
-    return np.log(np.maximum(np.concatenate(parts, axis=1).T, floor))
+    length = signal.shape[-1]
+    centred = signal - signal.mean(-1, keepdim=True)
+    taper = torch.sin(torch.pi * torch.arange(length, device=signal.device) / length).square()
+    power = torch.fft.rfft(centred * taper.to(signal.dtype))[..., 1:].abs().square()
+    total = power.sum(1)
+    # The strongest frequency, between the bins.
+    peak = total.argmax(1)
+    logs = total.clamp_min(1e-30).log()
+    places = (peak[:, None] + torch.arange(-1, 2, device=peak.device)).clamp(0, logs.shape[1] - 1)
+    left, middle, right = logs.gather(1, places).unbind(1)
+    bend = left - 2 * middle + right
+    inside = (peak > 0) & (peak < logs.shape[1] - 1) & (bend < 0)
+    shift = torch.where(inside, (left - right) / torch.where(inside, 2 * bend, 1.0), 0.0)
+    place = peak + 1 + shift.clamp(-0.5, 0.5)
+    rhythm = (place * sample_rate / length).clamp_min(sample_rate / length).log()
+    energy = centred.square().mean(-1).sum(1).clamp_min(_STILL).log()
+    nyquist = torch.arange(1, logs.shape[1] + 1, device=peak.device) * 2 / length
+    bands = [
+        power[..., (nyquist > low) & (nyquist <= high)].sum(-1)
+        for low, high in pairwise(_SHARP_BANDS)
+    ]
+    sharpness = torch.stack(bands, -1).clamp_min(_STILL).log().mean((1, 2))
+    return torch.stack([rhythm, energy, sharpness], 1)
+
+
+def features_of(windows: Windows) -> np.ndarray:
+    """The movement features of each window, (n, 3); (n, 0) of images and very short windows."""
+    if not has_rhythm(windows):
+        return np.zeros((len(windows), 0))
+    parts = [
+        movement_features(torch.from_numpy(one.astype(np.float64)), windows.sample_rate)
+        for one in _magnitudes(windows)
+    ]
+    return torch.cat(parts).numpy()
 
 
 def runner_up_ratio(windows: Windows) -> np.ndarray:
     """The largest power away from the strongest frequency, relative to its power: (n,)."""
-    if not _has_rhythm(windows):
+    if not has_rhythm(windows):
         return np.zeros(len(windows))
     parts = []
     for signal in _magnitudes(windows):
@@ -137,31 +172,43 @@ def runner_up_ratio(windows: Windows) -> np.ndarray:
 
 
 def random_tie_breaks(windows: Windows) -> np.ndarray:
-    """Two numbers in [0, 1) for each window, (n, 2), unpredictable and always the same.
+    """A number in [0, 1) for each feature of each window, unpredictable and always the same.
 
     They are hashes of its recorded samples and its place, which only the wearer knows.
     """
-    hashes, starts = bytearray(), iter(windows.start.tolist())
+    hashes, starts, size = bytearray(), iter(windows.start.tolist()), 8 * len(FEATURES)
     for batch in windows.recorded.batches(_BATCH):
         for window, start in zip(batch, starts, strict=False):
             salt = start.to_bytes(16, "little", signed=True)
-            hashes += blake2b(window, digest_size=16, salt=salt).digest()
-    return np.frombuffer(hashes, "<u8").reshape(-1, 2) / 2.0**64
+            hashes += blake2b(window, digest_size=size, salt=salt).digest()
+    return np.frombuffer(hashes, "<u8").reshape(-1, len(FEATURES)) / 2.0**64
 
 
-def rank_among(value: float, past: deque[float], pseudo: float = 0.0) -> float:
-    """The rank of a value in (0, 1) among earlier ones, which it then joins.
+class Past:
+    """Earlier values of one feature, at most `memory` of them.
 
-    It ranks as if there were `pseudo` further values, half of them below it.
-
-    >>> past = deque(maxlen=3)
-    >>> [rank_among(value, past) for value in (5.0, 7.0, 6.0, 6.0)]
+    >>> past = Past(memory=3)
+    >>> [past.rank(value, pseudo=0.0) for value in (5.0, 7.0, 6.0, 6.0)]
     [0.5, 0.75, 0.5, 0.5]
     """
-    below = sum(earlier < value for earlier in past) + (past.count(value) + 1 + pseudo) / 2
-    rank = below / (len(past) + 1 + pseudo)
-    past.append(value)
-    return rank
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.ordered: list[float] = []
+        self.arrived: deque[float] = deque()
+
+    def rank(self, value: float, pseudo: float) -> float:
+        """The rank of a value in (0, 1) among earlier ones, which it then joins.
+
+        It ranks as if there were `pseudo` further values, half of them below it.
+        """
+        below, upto = bisect_left(self.ordered, value), bisect_right(self.ordered, value)
+        rank = (below + (upto - below + 1 + pseudo) / 2) / (len(self.ordered) + 1 + pseudo)
+        insort(self.ordered, value)
+        self.arrived.append(value)
+        if len(self.arrived) > self.memory:
+            del self.ordered[bisect_left(self.ordered, self.arrived.popleft())]
+        return rank
 
 
 def rank_groups(windows: Windows, reference: str) -> np.ndarray:
@@ -171,14 +218,14 @@ def rank_groups(windows: Windows, reference: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """Rhythm and energy of windows, and their predicted class.
+    """Features of windows, and their predicted class.
 
     Parameters
     ----------
     values
-        Logarithms of rhythm and energy, (n, 2).
+        The features, (n, features).
     ranks
-        Where these lie among earlier windows, in (0, 1), (n, 2); None for absolute bins.
+        Where these lie among earlier windows, in (0, 1), (n, features); None for absolute bins.
     classes
         Predicted class of each window, (n,).
     """
@@ -190,22 +237,23 @@ class Movement:
     @classmethod
     def of(cls, windows: Windows, classes: np.ndarray, reference: str, memory: int) -> Movement:
         """Ranks window after window in time, each among at most `memory` earlier ones."""
-        values = rhythm_and_energy(windows)
+        values = features_of(windows)
         if reference == NONE:
             return cls(values, None, classes)
-        # Values that are equal are ordered at random; without rhythm or energy, all stay equal.
-        ordered = (values + _TIE * random_tie_breaks(windows) if values.any() else values).tolist()
+        features = values.shape[1]
+        ties = _TIE * random_tie_breaks(windows)[:, :features]  # equal values: in random order
+        ordered = (values + ties).tolist()
         group, ranks = rank_groups(windows, reference), np.empty_like(values)
         # One pseudo value, or where windows overlap as many as share a window's samples: so a
         # dense stream reaches the extreme ranks no earlier than one without overlap.
         since = samples_since_previous(windows.recording, windows.start)
         pseudo = np.maximum(windows.length / np.maximum(since, 1), 1).tolist()
         keys = list(zip(group.tolist(), classes.tolist(), strict=True))
-        pasts: defaultdict[tuple[int, int], tuple[deque[float], deque[float]]]
-        pasts = defaultdict(lambda: (deque(maxlen=memory), deque(maxlen=memory)))
+        pasts: defaultdict[tuple[int, int], list[Past]]
+        pasts = defaultdict(lambda: [Past(memory) for _ in range(features)])
         for row in np.lexsort([windows.start, windows.recording, group]).tolist():
-            both = zip(ordered[row], pasts[keys[row]], strict=True)
-            ranks[row] = [rank_among(value, past, pseudo[row]) for value, past in both]
+            each = zip(ordered[row], pasts[keys[row]], strict=True)
+            ranks[row] = [past.rank(value, pseudo[row]) for value, past in each]
         return cls(values, ranks, classes)
 
     def select(self, chosen: np.ndarray) -> Movement:
@@ -218,77 +266,99 @@ class Movement:
 
 
 class Encoder:
-    """Numbers (class, bin of rhythm, bin of energy); learns the cuts between donors' bins."""
+    """Numbers (class, bin of each feature); learns where a value ranks in its class.
 
-    def __init__(self, rhythm_bins: int, energy_bins: int) -> None:
-        self.rhythm_bins, self.energy_bins = rhythm_bins, energy_bins
+    Parameters
+    ----------
+    bins
+        Number of bins of each feature.
+
+    Examples
+    --------
+    >>> values = np.arange(100.0)[:, None]
+    >>> movement = Movement(values, None, np.zeros(100, int))
+    >>> encoder = Encoder((5,)).fit(movement, num_classes=1)
+    >>> encoder.encode(movement)[[0, 50, 99]].tolist()
+    [0, 2, 4]
+    """
+
+    def __init__(self, bins: Sequence[int]) -> None:
+        self.bins = tuple(bins)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of classes, and of bins of each feature."""
+        return (self.num_classes_, *self.bins)
 
     @property
     def count(self) -> int:
         """Number of codes."""
-        return self.num_classes_ * self.rhythm_bins * self.energy_bins
+        return int(np.prod(self.shape))
 
     def fit(self, movement: Movement, num_classes: int) -> Encoder:
-        """Learns cuts that part each class into equal shares by rhythm, and each part by energy.
-
-        So each code has its share of donors, and the output is spread as donors are.
-        """
+        """Learn the quantiles of each feature in each class of the donors."""
         self.num_classes_ = num_classes
-        self.rhythm_cuts_ = np.empty((num_classes, self.rhythm_bins - 1))
-        self.energy_cuts_ = np.empty((num_classes, self.rhythm_bins, self.energy_bins - 1))
-        shares, energy_shares = (
-            np.arange(1, bins) / bins for bins in (self.rhythm_bins, self.energy_bins)
-        )
-        for one in range(num_classes):
-            rhythm, energy = movement.values[movement.classes == one].T
-            self.rhythm_cuts_[one] = np.quantile(rhythm, shares)
-            rhythm_bin = (rhythm[:, None] > self.rhythm_cuts_[one]).sum(1)
-            for part in range(self.rhythm_bins):
-                own = energy[rhythm_bin == part]
-                values = own if len(own) else energy
-                self.energy_cuts_[one, part] = np.quantile(values, energy_shares)
+        shares = np.linspace(0, 1, _QUANTILES)
+        self.quantiles_ = np.stack(
+            [
+                np.quantile(movement.values[movement.classes == one], shares, axis=0).T
+                for one in range(num_classes)
+            ]
+        )  # (classes, features, quantiles)
         return self
 
+    def class_ranks(self, values: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """Where values (n, features) rank among all donors of their class, in [0, 1]."""
+        grid = torch.as_tensor(self.quantiles_, dtype=values.dtype, device=values.device)
+        grid = grid[classes].contiguous()
+        above = torch.searchsorted(grid, values[..., None].contiguous()).clamp(1, _QUANTILES - 1)
+        low, high = grid.gather(-1, above - 1), grid.gather(-1, above)
+        part = (values[..., None] - low) / (high - low).clamp_min(1e-12)
+        return ((above - 1 + part.clamp(0, 1)) / (_QUANTILES - 1)).squeeze(-1)
+
+    def donor_ranks(self, movement: Movement) -> np.ndarray:
+        """Where donors' windows rank in their class, (n, features)."""
+        classes = torch.from_numpy(movement.classes.astype(np.int64))
+        return self.class_ranks(torch.from_numpy(movement.values), classes).numpy()
+
     def encode(self, movement: Movement) -> np.ndarray:
-        """The code of each window of a wearer, from ranks."""
-        if movement.ranks is None:
-            return self.donor_codes(movement)
-        numbers = np.array([self.rhythm_bins, self.energy_bins])
-        rhythm, energy = np.minimum((movement.ranks * numbers).astype(int), numbers - 1).T
-        return self._code(movement.classes, rhythm, energy)
+        """The code of each window of a wearer, from its ranks."""
+        ranks = self.donor_ranks(movement) if movement.ranks is None else movement.ranks
+        return self.codes(movement.classes, to_bins(ranks, self.bins))
 
     def donor_codes(self, movement: Movement) -> np.ndarray:
-        """The code for which each donor's window may be emitted, from its rank in its class."""
-        rhythm_cuts = self.rhythm_cuts_[movement.classes]
-        rhythm = (movement.values[:, 0, None] > rhythm_cuts).sum(1)
-        cuts = self.energy_cuts_[movement.classes, rhythm]
-        return self._code(movement.classes, rhythm, (movement.values[:, 1, None] > cuts).sum(1))
+        """The code that each donor's window stands for, from its rank in its class."""
+        return self.codes(movement.classes, to_bins(self.donor_ranks(movement), self.bins))
+
+    def codes(self, classes: np.ndarray, bins: np.ndarray) -> np.ndarray:
+        """Codes of classes (n,) and bins (n, features)."""
+        return np.ravel_multi_index((classes, *bins.T), self.shape)
+
+    def parts(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Classes (n,) and bins (n, features) of codes."""
+        classes, *bins = np.unravel_index(codes, self.shape)
+        return classes, np.stack(bins, 1) if bins else np.zeros((len(codes), 0), int)
 
     def nearest(self, available: np.ndarray) -> np.ndarray:
         """For each code the nearest one in the mask `available`, of its class where possible."""
-        shape = (self.num_classes_, self.rhythm_bins, self.energy_bins)
-        one, rhythm, energy = np.indices(shape).reshape(3, -1)
-        places = np.stack([rhythm / self.rhythm_bins, energy / self.energy_bins], axis=1)
-        distance = np.abs(places[:, None] - places[None]).sum(2)
-        distance[one[:, None] != one[None]] += 2  # farther than any bin of the class
-        distance[:, ~available] = np.inf
-        return distance.argmin(1)
+        one, bins = self.parts(np.arange(self.count))
+        places = bins / np.array(self.bins)
+        known = np.flatnonzero(available)
+        distance = np.abs(places[:, None] - places[known]).sum(2)
+        distance[one[:, None] != one[known]] += len(self.bins) + 1  # farther than any of the class
+        return known[distance.argmin(1)]
 
     def state(self) -> dict[str, np.ndarray]:
         """The learnt arrays."""
-        return {"rhythm_cuts": self.rhythm_cuts_, "energy_cuts": self.energy_cuts_}
+        return {"quantiles": self.quantiles_, "bins": np.array(self.bins, int)}
 
     @classmethod
     def restored(cls, state: Mapping[str, np.ndarray]) -> Encoder:
         """The encoder that `state` was taken from."""
-        rhythm, energy = state["rhythm_cuts"], state["energy_cuts"]
-        encoder = cls(rhythm.shape[-1] + 1, energy.shape[-1] + 1)
-        encoder.num_classes_ = len(rhythm)
-        encoder.rhythm_cuts_, encoder.energy_cuts_ = rhythm, energy
+        encoder = cls(state["bins"].tolist())
+        encoder.quantiles_ = state["quantiles"]
+        encoder.num_classes_ = len(encoder.quantiles_)
         return encoder
-
-    def _code(self, classes: np.ndarray, rhythm: np.ndarray, energy: np.ndarray) -> np.ndarray:
-        return (classes * self.rhythm_bins + rhythm) * self.energy_bins + energy
 
 
 def donor_mask(windows: Windows, movement: Movement) -> np.ndarray:
@@ -314,7 +384,7 @@ def clear_rhythm(windows: Windows, classes: np.ndarray) -> np.ndarray:
 
 
 def typical(movement: Movement) -> np.ndarray:
-    """The windows that are not extreme for their class, in rhythm or energy: a mask.
+    """The windows that are not extreme for their class, by any feature: a mask.
 
     Extreme ones (mostly harmonics) would be emitted for everybody at the end of their own past.
 
@@ -332,21 +402,21 @@ def typical(movement: Movement) -> np.ndarray:
     return mask
 
 
-def feasible_bins(rhythm_bins: int, energy_bins: int, windows: int) -> tuple[int, int]:
-    """At most so many bins, and no more than a class of so many windows can fill.
+def feasible_bins(bins: Sequence[int], windows: int) -> tuple[int, ...]:
+    """At most so many bins of each feature, and no more than a class of so many windows can fill.
 
-    >>> feasible_bins(9, 5, 13381), feasible_bins(9, 5, 100), feasible_bins(9, 5, 5)
-    ((9, 5), (3, 3), (1, 1))
+    >>> feasible_bins((9, 5, 3), 13381), feasible_bins((9, 5, 3), 100), feasible_bins((9, 5), 5)
+    ((9, 5, 3), (3, 3, 1), (1, 1))
     """
-    while rhythm_bins * energy_bins > max(1, windows // DONORS_PER_CODE):
-        if rhythm_bins > energy_bins:
-            rhythm_bins -= 1
-        else:
-            energy_bins -= 1
-    return rhythm_bins, energy_bins
+    found = list(bins)
+    while found and np.prod(found) > max(1, windows // DONORS_PER_CODE):
+        largest = max(found)
+        found[len(found) - 1 - found[::-1].index(largest)] -= 1  # the last of the largest ones
+    return tuple(found)
 
 
-def _has_rhythm(windows: Windows) -> bool:
+def has_rhythm(windows: Windows) -> bool:
+    """Whether windows have features of movement: images and very short signals have none."""
     return len(windows.shape) == 2 and windows.length >= _MIN_SAMPLES
 
 
@@ -354,56 +424,3 @@ def _magnitudes(windows: Windows) -> Iterator[np.ndarray]:
     """Batches of real signals: the magnitudes of complex ones."""
     for batch in windows.scaled(windows.scaling).batches(_BATCH):  # complex ones stay complex
         yield np.abs(batch) if np.iscomplexobj(batch) else batch
-
-
-# Randomised response (Warner 1965).
-
-
-def randomize_codes(
-    codes: np.ndarray, count: int, epsilon: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Each code with probability e^epsilon / (e^epsilon + count - 1), else any other one.
-
-    No released code is more than e^epsilon times as likely for one true code as for another, so
-    it is epsilon-locally differentially private. At epsilon 0 it is independent of the true code.
-    """
-    honest = rng.random(len(codes)) < 1 / (1 + (count - 1) * np.exp(-epsilon))
-    # Any other code: 1 to count - 1 further round, all alike.
-    shift = rng.integers(1, max(count, 2), size=len(codes))
-    return np.where(honest, codes, (codes + shift) % count)
-
-
-def epsilon_within_budget(
-    epsilon: np.ndarray, budget: np.ndarray, group: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """The epsilon of each window, and 0 from where its group's budget would be exceeded.
-
-    Epsilons add up (basic composition): the windows of a group together are as private as the sum
-    says, however they depend on each other. A group that has stopped stays stopped.
-
-    >>> group, start = np.zeros(4, int), np.arange(4)
-    >>> epsilon_within_budget(np.full(4, 0.5), np.full(4, 1.2), group, start)
-    array([0.5, 0.5, 0. , 0. ])
-    """
-    allowed = np.zeros(len(epsilon))
-    spent: defaultdict[int, float] = defaultdict(float)
-    for row in np.lexsort([start, group]).tolist():
-        spent[group[row]] += epsilon[row]
-        if spent[group[row]] <= budget[row] * (1 + 1e-12):
-            allowed[row] = epsilon[row]
-        else:
-            spent[group[row]] = np.inf
-    return allowed
-
-
-def private_accuracy(guess: float, epsilon: float) -> float:
-    """The largest accuracy against an epsilon-locally private output, exactly.
-
-    Odds change by at most exp(epsilon), so the likeliest class has at most the share
-    guess e^epsilon / (guess e^epsilon + 1 - guess). It holds for any attribute and any number of
-    windows, of which epsilon is the sum.
-
-    >>> round(private_accuracy(0.5, math.log(3)), 9), private_accuracy(0.25, 0.0)
-    (0.75, 0.25)
-    """
-    return guess / (guess + (1 - guess) * math.exp(-epsilon))

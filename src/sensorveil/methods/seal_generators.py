@@ -1,219 +1,388 @@
 """Seal's generators: windows made from codes and fresh noise, and from nothing else.
 
-A generator is trained on donors' windows, each of one code. It generates from codes and a source of
-noise alone, so its output tells no more about the wearer than the codes.
+A generator is trained on donors' windows. It generates from codes and a source of noise alone, so
+its output tells no more about the wearer than the codes.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch.nn.functional import one_hot
 
+from sensorveil.classifiers import ClassifierSettings, Ensemble
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Windows, to_real
 from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
-from sensorveil.train import TrainConfig
+from sensorveil.files import part_of
+from sensorveil.methods.seal_code import Encoder, Movement, movement_features
+from sensorveil.methods.settings import Settings
+from sensorveil.progress import track
+from sensorveil.train import Checkpoint, TrainConfig, derived_seed
 
-POOL, GAUSSIAN, DIFFUSION = "pool", "gaussian", "diffusion"
+POOL, DIFFUSION = "pool", "diffusion"
+_SCORERS, _MODEL, _STORE = 1, 2, 3  # uses of the seed
+_NUM_SCORERS, _SCORER_STEPS = 2, 2500
+_SURE = 0.05
+"""A candidate's log-probability of its class counts down to the log of this."""
+_EMA_DECAY = 0.998
+_AT_ONCE = 8192
+"""Windows whose candidates' noise lies in memory at the same time."""
+
+
+class GenerationSettings(Settings):
+    """The generator of windows.
+
+    Parameters
+    ----------
+    generator
+        diffusion (windows that nobody recorded) or pool (donors' own windows).
+    donors
+        For the pool: why donors' windows may be emitted, in words that go into the run's card.
+    num_candidates
+        Windows that the diffusion makes for each one that it gives out; see `Diffusion`.
+    windows_per_code
+        Windows that are generated for each code after training. Obfuscation draws among them, which
+        is fast; 0 generates each window anew.
+    guidance_scale
+        w of classifier-free guidance, where 0 is no guidance.
+    sampling_steps
+        Steps of DPM-Solver++ for each candidate.
+    latent_size, autoencoder_widths
+        Numbers in the latents, and channels of the autoencoder's convolutions.
+    width, blocks
+        Of the denoiser, a residual multilayer perceptron.
+    training_steps, batch_size
+        Training of the denoiser; the autoencoder has a quarter of the steps.
+    crossfade_seconds
+        Windows that begin where another one ended fade from its last sample within this time. So
+        they are made from two codes: bounds count pairs, and a window spends epsilon twice.
+    """
+
+    generator: Literal["diffusion", "pool"] = "diffusion"
+    donors: str = ""
+    num_candidates: PositiveInt = 8
+    windows_per_code: NonNegativeInt = 20
+    guidance_scale: NonNegativeFloat = 1.0
+    sampling_steps: Annotated[int, Field(gt=0, le=1000)] = 8
+    latent_size: PositiveInt = 60
+    autoencoder_widths: tuple[PositiveInt, ...] = (32, 64)
+    width: Annotated[int, Field(gt=1)] = 192
+    blocks: PositiveInt = 3
+    training_steps: PositiveInt = 4000
+    batch_size: PositiveInt = 128
+    crossfade_seconds: NonNegativeFloat = 0.0
+
+    def check(self) -> None:
+        """Refuse an autoencoder without layers."""
+        sizes = self.autoencoder_widths
+        self.require(len(sizes) > 0, "autoencoder_widths", "one number or more")
 
 
 class Generator(ABC):
     """Generates windows in standard units from codes.
 
-    A further generator needs `fit`, which fills `arrays`, `generate`, and a line in `GENERATORS`.
-
     Parameters
     ----------
+    settings
+        See `GenerationSettings`.
+    encoder
+        What the codes mean; fitted.
     seed, device
         As in every method.
-    training_steps
-        Training steps, where a network is trained.
     """
 
-    emits_donors = False
+    emits_donors: ClassVar[bool] = False
     """Whether the output consists of donors' own windows."""
-    array_names: ClassVar[tuple[str, ...]] = ()
-    arrays: dict[str, np.ndarray]
-    """All that was learnt."""
 
-    def __init__(self, seed: int = 0, device: str = "cpu", training_steps: int = 4000) -> None:
-        self.seed, self.device, self.training_steps = seed, device, training_steps
+    def __init__(
+        self, settings: GenerationSettings, encoder: Encoder, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        self.settings, self.encoder, self.seed, self.device = settings, encoder, seed, device
 
     @abstractmethod
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
-        """Train on donors' windows in standard units; each of `count` codes has some."""
+    def fit(
+        self, donors: Windows, movement: Movement, checkpoint: Checkpoint | None = None
+    ) -> Self:
+        """Train on donors' windows in standard units, and their movement."""
 
     @abstractmethod
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One window for each code: (n, channels, length)."""
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The generator whose `arrays` these are."""
-        needed = self.array_names or tuple(arrays)
-        self.arrays = {name: arrays[name] for name in needed}
-        return self
+    def with_settings(self, settings: GenerationSettings) -> Self:
+        """The same generator with other settings, of those that need no training."""
+        other = copy.copy(self)
+        other.settings = settings
+        return other
+
+    @abstractmethod
+    def state(self) -> dict[str, np.ndarray]:
+        """All that was learnt."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, np.ndarray]) -> Self:
+        """The generator whose state this is."""
+
+    def membership_scores(self, windows: Windows, classes: np.ndarray) -> np.ndarray | None:
+        """How well the networks fit windows of known classes, (n,); None without networks."""
+        return None
 
 
 class Pool(Generator):
-    """Emits a random donor's window of the code.
+    """Emits a random donor's window of the code; where a code has no donor, the nearest one's.
 
     Examples
     --------
     >>> donors = Windows.from_signal(np.arange(6.0).reshape(3, 1, 2))
-    >>> pool = Pool().fit(donors, np.array([0, 1, 1]), 2)
+    >>> movement = Movement(np.zeros((3, 0)), None, np.array([0, 1, 1]))
+    >>> encoder = Encoder(()).fit(movement, num_classes=2)
+    >>> pool = Pool(GenerationSettings(), encoder).fit(donors, movement)
     >>> pool.generate(np.array([0, 0]), np.random.default_rng(0)).tolist()
     [[[0.0, 1.0]], [[0.0, 1.0]]]
     """
 
     emits_donors = True
-    array_names = ("store", "offset", "numbers", "length")
 
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
+    def fit(
+        self, donors: Windows, movement: Movement, checkpoint: Checkpoint | None = None
+    ) -> Self:
         """Keep the donors' windows, sorted by code; overlapping ones share their samples."""
+        codes = self.encoder.donor_codes(movement)
         kept = donors.select(np.argsort(codes, kind="stable")).compact()
         store = kept.store
         if kept.scaling is not None:
             store = to_real(kept.scaling.apply(store)[None])[0].astype(np.float32)
-        self.arrays = {
+        self._arrays = {
             "store": store,
             "offset": kept.offset,
-            "numbers": np.bincount(codes, minlength=count),
+            "numbers": np.bincount(codes, minlength=self.encoder.count),
             "length": np.array([donors.length]),
         }
         return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A donor for each code, all donors of a code with equal probability."""
-        numbers = self.arrays["numbers"]
+        numbers = self._arrays["numbers"]
+        codes = self.encoder.nearest(numbers > 0)[codes]
         first = np.cumsum(numbers) - numbers
         drawn = first[codes] + rng.integers(numbers[codes])
         # A view with one window from every sample on: (samples, channels, length).
         view = np.lib.stride_tricks.sliding_window_view(
-            self.arrays["store"], int(self.arrays["length"][0]), axis=-1
+            self._arrays["store"], int(self._arrays["length"][0]), axis=-1
         )
-        return np.ascontiguousarray(np.moveaxis(view, -2, 0)[self.arrays["offset"][drawn]])
+        return np.ascontiguousarray(np.moveaxis(view, -2, 0)[self._arrays["offset"][drawn]])
 
+    def state(self) -> dict[str, np.ndarray]:
+        """The donors' windows."""
+        return self._arrays
 
-class Gaussian(Generator):
-    """Draws from a Gaussian with mean and covariance of the donors' windows of a code.
-
-    No donor's window is emitted. The covariance is that along the first principal components of
-    all donors; a moving sensor's are waves, so rhythm, energy and the correlation of channels are
-    kept, and the shape of a single step is not.
-
-    Examples
-    --------
-    >>> signal = np.random.default_rng(0).normal(size=(500, 1, 8)) + 5
-    >>> gaussian = Gaussian().fit(Windows.from_signal(signal), np.zeros(500, int), 1)
-    >>> drawn = gaussian.generate(np.zeros(1000, int), np.random.default_rng(0))
-    >>> drawn.shape, abs(drawn.mean() - 5) < 0.1, abs(drawn.std() - 1) < 0.1
-    ((1000, 1, 8), np.True_, np.True_)
-    """
-
-    array_names = ("mean", "basis", "roots", "shape")
-    components = 64
-    max_sample = 2000  # windows for the principal components
-
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
-        """Learn mean and covariance of each code; codes of few windows lean on all."""
-        rows = donors.signal.reshape(len(donors), -1)
-        mean = np.stack([rows[codes == code].mean(0) for code in range(count)])
-        residuals = rows - mean[codes]
-        sample = np.linspace(0, len(rows) - 1, min(len(rows), self.max_sample)).astype(int)
-        basis = np.linalg.svd(residuals[sample], full_matrices=False)[2][: self.components]
-        scores = residuals @ basis.T
-        overall = scores.T @ scores / len(scores)
-        roots = [_covariance_root(scores[codes == code], overall) for code in range(count)]
-        shape = np.array(donors.shape)
-        self.arrays = {"mean": mean, "basis": basis, "roots": np.stack(roots), "shape": shape}
+    def restore(self, state: Mapping[str, np.ndarray]) -> Self:
+        """The pool whose state this is."""
+        self._arrays = dict(state)
         return self
-
-    def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A window for each code."""
-        learnt = self.arrays
-        noise = rng.standard_normal((len(codes), len(learnt["basis"])), np.float32)
-        scores = np.einsum("nij,nj->ni", learnt["roots"][codes], noise)
-        return (learnt["mean"][codes] + scores @ learnt["basis"]).reshape(-1, *learnt["shape"])
-
-
-def _covariance_root(scores: np.ndarray, overall: np.ndarray) -> np.ndarray:
-    """A root of the covariance, shrunk by one pseudo window of the overall covariance a component.
-
-    With fewer windows than components a code's own covariance would be singular, and draws would
-    be mixtures of its donors.
-    """
-    size = len(overall)
-    covariance = (scores.T @ scores + size * overall) / (len(scores) + size)
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0))
 
 
 class Diffusion(Generator):
-    """Generates windows of a code by the latent diffusion of CLOAK, conditioned on the code.
+    """Generates windows of a code by latent diffusion, and gives out the best of several.
 
-    CLOAK's equations (3) to (5) and (7), with a one-hot code where CLOAK has the features of the
-    kept attributes. The denoiser has `training_steps`, the autoencoder a quarter of them. No
-    donor's window is emitted, but nothing is promised to donors either.
+    The latent diffusion is that of CLOAK, equations (3) to (5) and (7), conditioned on the class
+    and on the ranks of the window's features among all donors of the class. A code tells a bin of
+    ranks: where in the bin is drawn anew for each window, so that the output is spread as the
+    donors are.
+
+    Of `num_candidates` windows that are made for the same class and ranks, the one is given out
+    that classifiers of the generator's own are most sure of, and whose features rank nearest to
+    those asked for.
+
+    With `windows_per_code` the chosen windows are generated once, after training, and kept as
+    latents; obfuscation draws one of the code's. This is a random sample from the same
+    distribution: it costs one pass through the decoder instead of hundreds through the denoiser,
+    and everything that can ever leave lies in the run.
 
     Examples
     --------
     >>> signal = np.random.default_rng(0).normal(size=(64, 2, 16)).astype("float32")
-    >>> donors, codes = Windows.from_signal(signal), np.arange(64) % 2
-    >>> diffusion = Diffusion(training_steps=8).fit(donors, codes, 2)
+    >>> donors = Windows.from_signal(signal, sample_rate=16.0)
+    >>> movement = Movement(np.zeros((64, 0)), None, np.arange(64) % 2)
+    >>> encoder = Encoder(()).fit(movement, num_classes=2)
+    >>> settings = GenerationSettings(training_steps=8, num_candidates=2)
+    >>> diffusion = Diffusion(settings, encoder).fit(donors, movement)
     >>> diffusion.generate(np.array([0, 1, 1]), np.random.default_rng(0)).shape
     (3, 2, 16)
     """
 
-    sizes: ClassVar[dict[str, Any]] = {"latent": 60, "widths": (16, 32), "width": 192, "blocks": 3}
-    guidance_scale, sampling_steps = 2.0, 10
-
-    def fit(self, donors: Windows, codes: np.ndarray, count: int) -> Self:
-        """Train the autoencoder, and the denoiser on its latents."""
-        shape, windows = (*donors.shape, count), len(donors)
-        signals, conditions = donors.on(self.device), torch.from_numpy(codes)
-        self._model, self._count = self._build(shape), count
-        config = _config(self.training_steps // 4, 64, 1e-3, windows)
-        self._model.fit_autoencoder(signals.__getitem__, windows, config, self.seed)
-        config = _config(self.training_steps, 128, 2e-3, windows)
-        self._model.fit_denoiser(signals.__getitem__, self._one_hot(conditions), config, self.seed)
-        weights = {name: one.cpu().numpy() for name, one in self._model.state_dict().items()}
-        self.arrays = {"shape": np.array(shape), **weights}
+    def fit(
+        self, donors: Windows, movement: Movement, checkpoint: Checkpoint | None = None
+    ) -> Self:
+        """Train classifiers, autoencoder and denoiser; generate the windows that are kept."""
+        count, classes = len(donors), movement.classes.astype(np.int64)
+        signals, seed = donors.on(self.device), derived_seed(self.seed, _MODEL)
+        self._sample_rate, self._shape = donors.sample_rate, donors.shape
+        self._pairs = donors.recorded.is_complex
+        self._scorers = self._new_scorers(count)
+        self._scorers.fit_codes(donors, classes, self.encoder.num_classes_)
+        self._model = self._new_model()
+        self.losses_ = {
+            "autoencoder_loss": self._model.fit_autoencoder(
+                signals.__getitem__,
+                count,
+                _config(self.settings.training_steps // 4, 64, 1e-3, count),
+                seed,
+                checkpoint=checkpoint,
+            ),
+            "denoiser_loss": self._model.fit_denoiser(
+                signals.__getitem__,
+                self._conditions(
+                    torch.from_numpy(classes), torch.from_numpy(self.encoder.donor_ranks(movement))
+                ),
+                _config(self.settings.training_steps, self.settings.batch_size, 2e-3, count),
+                seed,
+                ema_decay=_EMA_DECAY,
+                checkpoint=checkpoint,
+            ),
+        }
+        self._latents = np.zeros((0, *self._model.latent_shape), np.float16)
+        if each := self.settings.windows_per_code:
+            codes = np.repeat(np.arange(self.encoder.count), each)
+            rng = np.random.default_rng(derived_seed(self.seed, _STORE))
+            self._latents = self._chosen(codes, rng).astype(np.float16)
         return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A window for each code."""
-        shape = (len(codes), *self._model.latent_shape)
-        noise = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
-        inputs = {"code": torch.from_numpy(codes), "noise": noise}
-        return run_in_batches(self._sample, inputs, self.device)
+        if self.settings.windows_per_code:
+            each = len(self._latents) // self.encoder.count
+            latents = self._latents[codes * each + rng.integers(each, size=len(codes))]
+        else:
+            latents = self._chosen(codes, rng)
+        inputs = {"latents": torch.from_numpy(latents.astype(np.float32))}
+        return run_in_batches(self._decode, inputs, self.device)
+
+    def _chosen(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The latents of the best of several candidates for each code."""
+        parts = np.array_split(codes, max(1, -(-len(codes) // _AT_ONCE)))
+        return np.concatenate([self._chosen_part(part, rng) for part in track(parts, "candidates")])
+
+    def _chosen_part(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        classes, bins = self.encoder.parts(codes)
+        within = rng.random(bins.shape, dtype=np.float32)  # where in its bin each rank lies
+        ranks = (bins + within) / np.array(self.encoder.bins, np.float32)
+        shape = (len(codes), self.settings.num_candidates, *self._model.latent_shape)
+        inputs = {
+            "classes": torch.from_numpy(classes.astype(np.int64)),
+            "ranks": torch.from_numpy(ranks.astype(np.float32)),
+            "noise": torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)),
+        }
+        return run_in_batches(self._best, inputs, self.device)
 
     @torch.no_grad()
-    def _sample(self, inputs: Inputs) -> torch.Tensor:
-        condition, steps = self._one_hot(inputs["code"]), self.sampling_steps
-        z = self._model.sample(condition, inputs["noise"], self.guidance_scale, steps=steps)
-        return self._model.decode(z)
+    def _best(self, inputs: Inputs) -> torch.Tensor:
+        """Samples candidates and chooses one: its latents, (n, latent)."""
+        classes, ranks, noise = inputs["classes"], inputs["ranks"], inputs["noise"]
+        latents = self._model.sample(
+            self._conditions(classes, ranks),
+            noise,
+            self.settings.guidance_scale,
+            steps=self.settings.sampling_steps,
+        )
+        count = noise.shape[1]
+        if count == 1:
+            return latents.squeeze(1)
+        candidates = self._model.decode(latents.flatten(0, 1))
+        asked = classes.repeat_interleave(count)
+        score = self._class_score(candidates, asked) - self._rank_distance(
+            candidates, asked, ranks.repeat_interleave(count, 0)
+        )
+        best = score.view(-1, count).argmax(1)
+        return latents[torch.arange(len(best), device=best.device), best]
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The generator whose `arrays` these are."""
-        shape = arrays["shape"].tolist()
-        self._model, self._count = self._build(shape).eval(), shape[-1]
-        weights = {name: torch.from_numpy(one) for name, one in arrays.items() if name != "shape"}
-        self._model.load_state_dict(weights)
-        return super().restore(arrays)
+    def _class_score(self, candidates: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """From 0 (no classifier is sure of the class) to 1 (all are), by the least sure one."""
+        scores = self._scorers.scores(candidates).log_softmax(2)
+        own = scores.gather(2, classes.view(1, -1, 1).expand(len(scores), -1, 1)).squeeze(2)
+        floor = float(np.log(_SURE))
+        return 1 - own.amin(0).clamp_min(floor) / floor
 
-    def _build(self, shape: Sequence[int]) -> LatentDiffusion:
-        """Untrained networks for windows and codes: `shape` is (channels, length, codes)."""
-        model = small_latent_diffusion(tuple(shape[:-1]), shape[-1], seed=self.seed, **self.sizes)
-        return model.to(self.device)
+    def _rank_distance(
+        self, candidates: torch.Tensor, classes: torch.Tensor, ranks: torch.Tensor
+    ) -> torch.Tensor:
+        """How far the candidates' features rank from where they should, added up."""
+        if not ranks.shape[1]:
+            return torch.zeros(len(candidates), device=candidates.device)
+        if self._pairs:
+            candidates = torch.hypot(candidates[:, ::2], candidates[:, 1::2])
+        features = movement_features(candidates, self._sample_rate)
+        return (self.encoder.class_ranks(features, classes) - ranks).abs().sum(1)
 
-    def _one_hot(self, codes: torch.Tensor) -> torch.Tensor:
-        return one_hot(codes.long().to(self.device), self._count).float()
+    @torch.no_grad()
+    def _decode(self, inputs: Inputs) -> torch.Tensor:
+        return self._model.decode(inputs["latents"])
+
+    def membership_scores(self, windows: Windows, classes: np.ndarray) -> np.ndarray:
+        """Minus the denoising loss at fixed noise, for windows of known classes."""
+        movement = Movement.of(windows, classes, "none", 1)
+        conditions = self._conditions(
+            torch.from_numpy(classes.astype(np.int64)),
+            torch.from_numpy(self.encoder.donor_ranks(movement)),
+        )
+        losses = self._model.fixed_noise_losses(windows.on(self.device).__getitem__, conditions)
+        return -losses.cpu().numpy()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The networks, and the latents that are kept."""
+        weights = {
+            f"model.{name}": one.cpu().numpy() for name, one in self._model.state_dict().items()
+        }
+        scorers = {f"scorers.{name}": one for name, one in self._scorers.state().items()}
+        about = np.array([self._sample_rate, float(self._pairs)])
+        shape = np.array(self._shape)
+        return weights | scorers | {"latents": self._latents, "about": about, "shape": shape}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> Self:
+        """The generator whose state this is."""
+        self._shape = tuple(state["shape"].tolist())
+        self._sample_rate, self._pairs = float(state["about"][0]), bool(state["about"][1])
+        self._latents = state["latents"]
+        self._model = self._new_model().eval()
+        weights = part_of(state, "model.")
+        self._model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+        self._scorers = self._new_scorers(1).restore(
+            part_of(state, "scorers."), self._shape, self.encoder.num_classes_
+        )
+        return self
+
+    def _conditions(self, classes: torch.Tensor, ranks: torch.Tensor) -> torch.Tensor:
+        """The class, one-hot, and the ranks from -1 to 1: (n, classes + features)."""
+        known = one_hot(classes.to(self.device), self.encoder.num_classes_).float()
+        return torch.cat([known, 2 * ranks.to(known) - 1], 1)
+
+    def _new_model(self) -> LatentDiffusion:
+        chosen = self.settings
+        return small_latent_diffusion(
+            self._shape,
+            self.encoder.num_classes_ + len(self.encoder.bins),
+            latent=chosen.latent_size,
+            widths=chosen.autoencoder_widths,
+            width=chosen.width,
+            blocks=chosen.blocks,
+            seed=derived_seed(self.seed, _MODEL),
+        ).to(self.device)
+
+    def _new_scorers(self, count: int) -> Ensemble:
+        """Classifiers to choose candidates by, not trained, for so many training windows."""
+        quick = ClassifierSettings.quick()
+        steps = -(-count // quick.batch_size)
+        settings = replace(quick, epochs=max(1, min(quick.epochs, _SCORER_STEPS // steps)))
+        return Ensemble(_NUM_SCORERS, settings, derived_seed(self.seed, _SCORERS), self.device)
 
 
 def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> TrainConfig:
@@ -222,7 +391,7 @@ def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> Tr
     return TrainConfig(-(-steps // (count // batch_size)), batch_size, learning_rate)
 
 
-GENERATORS: dict[str, type[Generator]] = {POOL: Pool, GAUSSIAN: Gaussian, DIFFUSION: Diffusion}
+GENERATORS: dict[str, type[Generator]] = {POOL: Pool, DIFFUSION: Diffusion}
 """All generators by name."""
 
 

@@ -6,6 +6,7 @@ sessions are for the audit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,13 +27,13 @@ POOL_SHARE = 0.75
 class Candidate:
     """Numbers of bins, with the cost and the benefit of their code."""
 
-    rhythm_bins: int
-    energy_bins: int
+    bins: tuple[int, ...]
+    """Of each feature."""
     advantages: dict[str, float]
     """By hidden attribute: what an attacker who counts codes gains on people it did not count."""
-    rhythm_kept: float
-    energy_kept: float
-    """Correlations within recordings between windows and donors' windows of their code."""
+    kept: tuple[float, ...]
+    """Of each feature, the correlation within recordings between windows and donors' windows of
+    their code."""
 
 
 def try_bins(
@@ -42,7 +43,7 @@ def try_bins(
     donors: np.ndarray,
     num_classes: int,
     hide: Sequence[str],
-    max_bins: tuple[int, int],
+    max_bins: Sequence[int],
     rng: np.random.Generator,
 ) -> list[Candidate]:
     """A candidate for each of 1, 3, 5, ... bins up to `max_bins`, smaller codes first.
@@ -54,17 +55,17 @@ def try_bins(
     people = rng.permutation(np.unique(windows.subject))
     pooled = np.isin(windows.subject, people[: max(1, round(POOL_SHARE * len(people)))])
     pool, others = np.flatnonzero(pooled & donors), np.flatnonzero(~pooled)
-    sizes = product(range(1, max_bins[0] + 1, 2), range(1, max_bins[1] + 1, 2))
+    sizes = product(*(range(1, most + 1, 2) for most in max_bins))
     found = []
-    for rhythm, energy in track(sorted(sizes, key=lambda one: (one[0] * one[1], one)), "codes"):
-        encoder = Encoder(rhythm, energy).fit(movement.select(donors), num_classes)
+    for bins in track(sorted(sizes, key=lambda one: (math.prod(one), one)), "codes"):
+        encoder = Encoder(bins).fit(movement.select(donors), num_classes)
         known_codes, codes = encoder.encode(movement), encoder.encode(unseen)
         advantages = {
             name: max(_advantage(one, windows, name) for one in (known_codes, codes))
             for name in hide
         }
         kept = _kept(encoder, movement, codes, pool, others, windows.recording, rng)
-        found.append(Candidate(rhythm, energy, advantages, *kept))
+        found.append(Candidate(bins, advantages, kept))
     return found
 
 
@@ -76,11 +77,11 @@ def choose_candidate(candidates: Sequence[Candidate], max_advantage: float) -> C
         name = max(least.advantages, key=lambda name: least.advantages[name])
         raise Refusal(
             f"no code has an advantage of at most {100 * max_advantage:.1f} points: the safest,"
-            f" {least.rhythm_bins} x {least.energy_bins} bins, has"
+            f" {' x '.join(map(str, least.bins))} bins, has"
             f" {100 * least.advantages[name]:.1f} for '{name}'; raise max_advantage, or set"
             " rank_reference=recording"
         )
-    return max(allowed, key=lambda one: round((one.rhythm_kept + one.energy_kept) / 2, 3))
+    return max(allowed, key=lambda one: round(sum(one.kept) / len(one.kept), 3))
 
 
 def _advantage(codes: np.ndarray, windows: Windows, name: str) -> float:
@@ -102,8 +103,8 @@ def _kept(
     others: np.ndarray,
     recording: np.ndarray,
     rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Correlations of frequency and energy, with donors drawn as the pool draws them."""
+) -> tuple[float, ...]:
+    """Correlations of each feature, with donors drawn as the pool draws them."""
     donor_codes = encoder.donor_codes(movement)[pool]
     pool = pool[np.argsort(donor_codes, kind="stable")]
     numbers = np.bincount(donor_codes, minlength=encoder.count)
@@ -111,10 +112,10 @@ def _kept(
     first = np.cumsum(numbers) - numbers
     drawn = pool[first[wanted] + rng.integers(numbers[wanted])]
     before, after = np.exp(movement.values[others]), np.exp(movement.values[drawn])
-    rhythm, energy = (
-        within_correlation(before[:, which], after[:, which], recording[others]) for which in (0, 1)
+    return tuple(
+        within_correlation(before[:, which], after[:, which], recording[others]) or 0.0
+        for which in range(before.shape[1])
     )
-    return rhythm or 0.0, energy or 0.0
 
 
 def counted_advantage(
