@@ -183,7 +183,7 @@ class Seal(Obfuscator):
                 "num_candidates": 32,
                 "windows_per_code": 50,
                 "latent_size": 160,
-                "width": 384,
+                "denoiser_width": 384,
                 "training_steps": 24_000,
             },
         },

@@ -58,10 +58,10 @@ class GenerationSettings(Settings):
         Steps of DPM-Solver++ for each candidate.
     latent_size, autoencoder_widths
         Numbers in the latents, and channels of the autoencoder's convolutions.
-    width, blocks
+    denoiser_width, denoiser_blocks
         Of the denoiser, a residual multilayer perceptron.
-    training_steps, batch_size
-        Training of the denoiser; the autoencoder has a quarter of the steps.
+    training_steps
+        Of the denoiser; the autoencoder has a quarter of them.
     crossfade_seconds
         Windows that begin where another one ended fade from its last sample within this time. So
         they are made from two codes: bounds count pairs, and a window spends epsilon twice.
@@ -75,10 +75,9 @@ class GenerationSettings(Settings):
     sampling_steps: Annotated[int, Field(gt=0, le=1000)] = 8
     latent_size: PositiveInt = 60
     autoencoder_widths: tuple[PositiveInt, ...] = (32, 64)
-    width: Annotated[int, Field(gt=1)] = 192
-    blocks: PositiveInt = 3
+    denoiser_width: Annotated[int, Field(gt=1)] = 192
+    denoiser_blocks: PositiveInt = 3
     training_steps: PositiveInt = 4000
-    batch_size: PositiveInt = 128
     crossfade_seconds: NonNegativeFloat = 0.0
 
     def check(self) -> None:
@@ -244,7 +243,7 @@ class Diffusion(Generator):
                 self._conditions(
                     torch.from_numpy(classes), torch.from_numpy(self.encoder.donor_ranks(movement))
                 ),
-                _config(self.settings.training_steps, self.settings.batch_size, 2e-3, count),
+                _config(self.settings.training_steps, 128, 2e-3, count),
                 seed,
                 ema_decay=_EMA_DECAY,
                 checkpoint=checkpoint,
@@ -372,8 +371,8 @@ class Diffusion(Generator):
             self.encoder.num_classes_ + len(self.encoder.bins),
             latent=chosen.latent_size,
             widths=chosen.autoencoder_widths,
-            width=chosen.width,
-            blocks=chosen.blocks,
+            width=chosen.denoiser_width,
+            blocks=chosen.denoiser_blocks,
             seed=derived_seed(self.seed, _MODEL),
         ).to(self.device)
 
