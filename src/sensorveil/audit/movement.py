@@ -105,9 +105,7 @@ def _others_error(cadence: np.ndarray, subject: np.ndarray) -> float | None:
     return float(np.median(np.concatenate(far)))
 
 
-def recording_step_error(
-    raw: Windows, hidden: Windows, walking: np.ndarray | None
-) -> float | None:
+def recording_step_error(raw: Windows, hidden: Windows, walking: np.ndarray | None) -> float | None:
     """Relative error of the steps counted over a whole recording: the median over recordings.
 
     Windows are played one after the other, so that no step counts twice where they overlap.
@@ -141,7 +139,9 @@ def _steps_of_recordings(windows: Windows, channels: list[int]) -> np.ndarray:
     """Steps of each recording; none in those of which there is no window."""
     steps = np.zeros(len(windows.recordings), int)
     for first, signal in streams(windows):
-        steps[windows.recording[first]] += step_counts(signal[None, channels], windows.sample_rate)[0]
+        steps[windows.recording[first]] += step_counts(signal[None, channels], windows.sample_rate)[
+            0
+        ]
     return steps
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from sensorveil.data.signal_features import (
     within_correlation,
 )
 from sensorveil.data.windows import Scaling, Windows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BATCH = 1024
 _SHORTEST = 8  # samples of a window below which it has no spectrum worth a word
@@ -87,6 +91,22 @@ def signal_utility(raw: Windows, hidden: Windows, keep: Sequence[str] = ()) -> S
     )
 
 
+def utility_table(
+    raw: Windows, outputs: Mapping[str, Windows], keep: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The signal utility of several outputs of the same windows: one row each, by name.
+
+    >>> from sensorveil.methods.conformance import example_windows
+    >>> windows = example_windows()
+    >>> float(utility_table(windows, {"none": windows}).loc["none", "frequency_error"])
+    0.0
+    """
+    import pandas as pd
+
+    rows = {name: asdict(signal_utility(raw, hidden, keep)) for name, hidden in outputs.items()}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
 def _as_magnitude(windows: Windows) -> Windows:
     return replace(windows, store=np.abs(windows.store)) if windows.is_complex else windows
 
@@ -109,8 +129,12 @@ class _Described:
             energies.append(energy(batch))
             levels.append(band_levels(power))
             spectra.append(power.sum(0, dtype=np.float64))
-        of_windows = (np.concatenate(parts) for parts in (frequencies, energies, levels))
-        return cls(*of_windows, np.sum(spectra, axis=0))
+        return cls(
+            np.concatenate(frequencies),
+            np.concatenate(energies),
+            np.concatenate(levels),
+            np.sum(spectra, axis=0),
+        )
 
 
 def _step_error(raw: Windows, hidden: Windows, walking: np.ndarray | None) -> float | None:
