@@ -184,11 +184,44 @@ class Application:
 
 
 @dataclass(frozen=True)
+class TransitionsSeen:
+    """The changes of a class over a recording that applications predict.
+
+    Parameters
+    ----------
+    changes
+        How many there are, the mean over recordings.
+    noticed
+        The share of true changes that are predicted.
+    delay
+        Median seconds between a true change and the predicted one, early or late; None if no change
+        is predicted.
+    """
+
+    changes: float
+    noticed: float
+    delay: float | None
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """When unchanged applications notice that the class has changed, on raw and on obfuscated windows.
+
+    `changes` is the true number of changes in recordings of more than one class, the mean over these.
+    """
+
+    changes: float
+    raw: TransitionsSeen
+    unchanged: TransitionsSeen
+
+
+@dataclass(frozen=True)
 class KeptAttribute:
     """How well applications work: with their model as it is, and with a retrained one.
 
     The estimates are means over `applications`, whose designs differ; the names are explained
-    there. No application trains or chooses anything in a method.
+    there. No application trains or chooses anything in a method. `transitions` is None where each
+    recording has one class.
     """
 
     attribute: str
@@ -203,6 +236,7 @@ class KeptAttribute:
     f1_by_class: Mapping[str, float]
     recall_by_class: Mapping[str, float]
     applications: tuple[Application, ...] = ()
+    transitions: Transitions | None = None
 
     @property
     def worst(self) -> Application | None:
@@ -283,7 +317,8 @@ class SignalUtility:
     step_error
         Mean relative error of the steps counted in a window of people who walk.
     spectrum_correlation
-        Of the logarithm of the power in 12 bands of frequency; the mean is over bands and channels too.
+        Of the logarithm of the power in up to 12 bands of frequency; the mean is over bands and
+        channels, too.
     cadence_correlation, cadence_error
         Of the steps a minute of people who walk: the correlation, and the median error.
     cadence_reference
