@@ -99,17 +99,17 @@ def test_phases_do_not_matter_to_a_cadence_display() -> None:
 
 @pytest.mark.parametrize("stride", [10, 64, 128])
 def test_a_known_number_of_steps_whatever_the_stride(stride: int) -> None:
-    """One minute and 90, 100 or 120 steps, of windows that overlap or not."""
+    """One minute and 90, 100 or 150 steps, of windows that overlap or not."""
     raw = walkers([np.full(3072, 100.0)] * 3, stride=stride)
-    other = walkers([np.full(3072, cadence) for cadence in (90.0, 100.0, 120.0)], stride=stride)
+    other = walkers([np.full(3072, cadence) for cadence in (90.0, 100.0, 150.0)], stride=stride)
     played = [step_counts(signal[None], RATE)[0] for _, signal in streams(other)]
-    np.testing.assert_allclose(played, (90, 100, 120), atol=3)
-    for number, expected in enumerate((0.1, 0.0, 0.2)):
+    np.testing.assert_allclose(played, (90, 100, 150), atol=4)
+    for number, expected in enumerate((0.1, 0.0, 0.5)):
         mine = raw.recording == number
         error = recording_step_error(raw, raw.replaced(other.signal), mine)
         assert error == pytest.approx(expected, abs=0.015)
     error = recording_step_error(raw, raw.replaced(other.signal), everyone(raw))
-    assert error == pytest.approx(0.1, abs=0.015)
+    assert error == pytest.approx(0.1, abs=0.015)  # the median
 
 
 def test_steps_of_all_stretches_of_a_recording_are_added() -> None:
@@ -122,14 +122,14 @@ def test_steps_of_all_stretches_of_a_recording_are_added() -> None:
 
 
 def test_intensity_of_known_shares() -> None:
-    """Amplitudes 1, 2, 3 for a third of the time each, then 2 throughout for the second person."""
+    """Amplitudes 1, 2, 3 for a third of the time each; then one person has 3 and the other 1."""
     wave = np.sin(2 * np.pi * np.arange(50) / 25)
     level = np.tile([1.0, 2.0, 3.0], 40)[:, None, None]
     windows = Windows.from_signal(1 + level * wave, {"subject": np.repeat([0, 1], 60)}, RATE)
     raw = replace(windows, channels=("acc",))
-    level[60:] = 2.0
-    # The second person: 1/3, 1/3, 1/3 become 0, 1, 0. The first stays.
-    expected = np.mean([0, 0, 0, 1 / 3, 2 / 3, 1 / 3])
+    level[:60], level[60:] = 3.0, 1.0
+    # Shares of one third each become 0, 0, 1 and 1, 0, 0.
+    expected = np.mean([1 / 3, 1 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
     assert intensity_error(raw, raw.replaced(1 + level * wave)) == pytest.approx(expected)
     alike = raw.select(np.arange(1, 120, 3))
     assert intensity_error(alike, alike) is None
