@@ -12,12 +12,14 @@ from sensorveil.audit.results import (
     DonorAudit,
     Membership,
     Nearness,
+    SignalUtility,
     Verdict,
     gaps,
 )
 from sensorveil.audit.stored import joined, read_audit
 from sensorveil.errors import Refusal
 from sensorveil.files import write_json
+from sensorveil.report import render
 from sensorveil.statistics import Estimate
 
 
@@ -46,8 +48,18 @@ def test_an_older_file_lacks_what_is_new(tmp_path):
     for part in content["splits"]:
         for point in part["trade_off"]:
             del point["attribute"]
+        for kept in part["kept"]:
+            del kept["transitions"]
+        part["signal"] = {"frequency_error": 0.41, "step_error": None}
     write_json(tmp_path / "audit.json", content)
-    assert read_audit(tmp_path).main.trade_off[0].attribute == ""
+    audit = read_audit(tmp_path)
+    main = audit.main
+    assert main.trade_off[0].attribute == ""
+    assert main.kept[0].transitions is None
+    assert main.signal == SignalUtility(frequency_error=0.41)
+    page = render(audit)
+    assert "Dominant frequency, mean error" in page
+    assert "Cadence" not in page
 
 
 @pytest.mark.parametrize("spoil", ["format", "splits", "method"])

@@ -10,6 +10,7 @@ import pytest
 
 from sensorveil.audit import applications, utility
 from sensorveil.audit.applications import ApplicationModel
+from sensorveil.audit.results import Transitions, TransitionsSeen
 from sensorveil.audit.utility import (
     MINE,
     NEIGHBOURS,
@@ -124,6 +125,30 @@ def test_folds_are_pooled_and_seeds_averaged() -> None:
     assert kept.unchanged.value == pytest.approx(0.875)
     assert kept.unchanged.spread == pytest.approx(np.std([0.75, 1.0], ddof=1))
     assert kept.raw.value == 1
+
+
+def test_transitions_are_those_of_unchanged_applications() -> None:
+    """Two recordings of one change each; the output is of the class before for four windows more."""
+    split = toy()
+    activity = np.tile(np.repeat([0, 1], 10), 2)
+    test = replace(
+        split.test,
+        labels={**split.test.labels, "activity": activity},
+        recording=np.repeat([0, 1], 20),
+        start=np.tile(4 * np.arange(20), 2),
+        sample_rate=2.0,
+    )
+    raw, hidden = (
+        test.replaced(np.ones(test.shape) * (2 * code - 1)[:, None, None])
+        for code in (activity, np.tile(np.repeat([0, 1], [14, 6]), 2))
+    )
+    many = replace(split, test=raw)
+    found = kept_attribute(
+        [many], [[split.train]], [[hidden]], "activity", applications=["sign", "sign again"]
+    ).transitions
+    assert found == Transitions(1, TransitionsSeen(1, 1, 0), TransitionsSeen(1, 1, 8))
+    none = kept_attribute([split], [[split.train]], [[split.test]], "activity")
+    assert none.transitions is None  # each window is its own recording
 
 
 def test_training_windows_are_limited_and_may_come_in_any_order(

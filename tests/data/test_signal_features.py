@@ -7,12 +7,15 @@ import pytest
 
 from sensorveil.data.signal_features import (
     acceleration_channels,
+    band_levels,
     dominant_frequency,
     power_spectrum,
     spectrum_distance,
     step_counts,
+    step_frequency,
     within_correlation,
 )
+from sensorveil.data.simulated import Simulated
 
 RATE, LENGTH = 50.0, 128
 TIME = np.arange(LENGTH) / RATE
@@ -63,6 +66,48 @@ def test_steps_of_a_recording(cadence: float) -> None:
     assert abs(int(step_counts(signal, RATE)[0]) - round(60 * cadence)) <= 1
 
 
+@pytest.mark.parametrize("cadence", [1.2, 1.6, 1.9, 2.5, 2.9])
+def test_cadence_of_short_signals(cadence: float) -> None:
+    """Sway and a slow turn of the phone below the band, harmonics above it, and noise."""
+    rng = np.random.default_rng(1)
+    turn = 2 * np.pi * (cadence * TIME + rng.uniform(size=(200, 1)))
+    up = 9.81 + 2 * np.sin(turn) + 0.8 * np.sin(2 * turn + 0.8) + 3 * np.sin(2 * np.pi * 0.3 * TIME)
+    signal = np.stack([up, 0.7 * np.cos(turn + 0.4)], axis=1)
+    signal += 0.3 * rng.normal(size=signal.shape)
+    found = step_frequency(signal, RATE)
+    assert np.median(np.abs(found - cadence)) < 0.03
+
+
+def test_cadence_of_simulated_people() -> None:
+    simulation = Simulated(people=20, recordings=1, windows=10)
+    windows = simulation.corpus().windows(128, 128)
+    truth = simulation.truth
+    values = truth.values[:, truth.population.parameters.index("cadence")]
+    true = np.exp(np.log(1.9) + 0.05 * values)  # as the table of the simulation says
+    channels = acceleration_channels(windows.channels)
+    found = step_frequency(windows.signal[:, channels], windows.sample_rate)
+    assert np.median(np.abs(found - true)) < 0.03
+    assert np.corrcoef(found, true)[0, 1] > 0.9
+
+
+def test_no_power_no_cadence() -> None:
+    still = np.full((2, 3, LENGTH), 9.81)
+    assert step_frequency(still, RATE).tolist() == [0, 0]
+    assert step_frequency(waves(np.full(2, 0.9)), 1.5).tolist() == [0, 0]  # no bin in the band
+
+
+def test_levels_of_bands_are_sums_of_power() -> None:
+    rng = np.random.default_rng(0)
+    power = power_spectrum(rng.normal(size=(3, 2, LENGTH)))
+    levels = np.exp(band_levels(power)).reshape(3, 2, -1)
+    np.testing.assert_allclose(levels.sum(-1), power.sum(-1))
+    np.testing.assert_allclose(levels[..., 0], power[..., 0])
+    # 3.125 Hz is the eighth bin; the bands below begin with the bins 1, 2, 3, 4 and 6.
+    assert band_levels(power_spectrum(waves(np.array([3.125])))).argmax() == 5
+    assert band_levels(np.ones((1, 1, 4))).shape == (1, 4)
+    assert np.isfinite(band_levels(np.zeros((1, 1, 64)))).all()
+
+
 def test_which_channels_are_accelerations() -> None:
     names = ("rotation rate magnitude", "acceleration magnitude")
     assert acceleration_channels(names) == [1]
@@ -79,6 +124,17 @@ def test_correlation_within_recordings_against_numpy() -> None:
         [np.corrcoef(raw[r == recording], other[r == recording])[0, 1] for r in range(3)]
     )
     assert within_correlation(raw, other, recording) == pytest.approx(expected)
+
+
+def test_correlation_of_many_values_is_the_mean_over_those_that_vary() -> None:
+    rng = np.random.default_rng(5)
+    raw, other = rng.normal(size=(2, 60, 4))
+    other += raw * np.array([0.0, 1.0, 2.0, 3.0])
+    raw[:, 3] = 7.0
+    recording = rng.integers(0, 3, 60)
+    each = [within_correlation(raw[:, k], other[:, k], recording) for k in range(4)]
+    assert each[3] is None
+    assert within_correlation(raw, other, recording) == pytest.approx(np.mean(each[:3]))
 
 
 def test_recordings_that_say_nothing() -> None:

@@ -13,7 +13,7 @@ import sample
 
 from sensorveil.audit.criterion import CRITERION
 from sensorveil.audit.measures import Measured
-from sensorveil.audit.results import SignalUtility, SplitAudit
+from sensorveil.audit.results import SignalUtility, SplitAudit, Transitions, TransitionsSeen
 from sensorveil.errors import Refusal
 from sensorveil.report import (
     Difference,
@@ -320,6 +320,49 @@ def test_each_application_has_a_row_then_mean_and_worst() -> None:
         ["mean", "98.1% (97.1 to 99.1)", "97.7% (96.7 to 98.7)"],
         ["worst: boosted trees", "97.2% (96.2 to 98.2)", "96.7% (95.7 to 97.7)"],
     ]
+
+
+def test_what_is_left_of_the_signal_has_a_row_and_a_sentence_each() -> None:
+    shown = [row for row in rows(html_of("hidden"), "Applications and the signal") if len(row) == 4]
+    shown = [row for row in shown if row[0] != "Signal"]
+    assert [row[:3] for row in shown] == [
+        ["Dominant frequency, mean error", "0.41 Hz", "0"],
+        ["Dominant frequency, correlation with raw", "0.03", "1"],
+        ["Energy, mean error of its logarithm", "0.52", "0"],
+        ["Energy, correlation with raw", "0.04", "1"],
+        ["Distance of the power spectra", "0.06", "0"],
+        ["Power in bands of frequency, correlation with raw", "0.11", "1"],
+        ["Cadence of walking, median error", "5.8 steps a minute", "0"],
+        ["The same, for the median of all other people", "3.9 steps a minute", "–"],
+        ["Cadence of walking, correlation with raw", "0.02", "1"],
+        ["Step count on walking, mean error", "18.0%", "0%"],
+        ["Step count of a recording, median error", "4.3%", "0%"],
+        ["Time by intensity, mean error", "16.1 points", "0"],
+    ]
+    for *_, sentence in shown:
+        assert sentence.endswith(".")
+    assert len(shown) == len(fields(SignalUtility))
+
+
+def test_measures_of_the_signal_that_were_not_taken_have_no_row() -> None:
+    whole = sample.audit()
+    still = replace(whole.main, signal=SignalUtility(energy_error=0.5))
+    text = Page(render(replace(whole, splits=(still,)))).text
+    assert "Energy, mean error" in text
+    for absent in ("Cadence", "Step count", "intensity", "Dominant frequency", "Power in bands"):
+        assert absent not in text
+
+
+def test_transitions_are_shown_where_recordings_have_several_classes() -> None:
+    assert "Off by" not in html_of("hidden")
+    seen = Transitions(8.0, TransitionsSeen(8.4, 0.97, 0.2), TransitionsSeen(14.25, 0.81, None))
+    whole = sample.audit()
+    kept = (replace(sample.kept(), transitions=seen),)
+    html = render(replace(whole, splits=(replace(whole.main, kept=kept),)))
+    shown = rows(html, "Applications and the signal")
+    assert ["raw data", "8.4", "97.0%", "0.2 s"] in shown
+    assert ["the output", "14.2", "81.0%", "–"] in shown
+    assert "has 8.0 changes on average" in " ".join(Page(html).text.split())
 
 
 def test_all_measures_of_an_attribute_stand_in_one_table() -> None:

@@ -60,7 +60,7 @@ class Score:
 class Evaluation:
     """Scores of one method under one policy; several folds of people are pooled.
 
-    `signal` is what is left of rhythm, energy and spectrum: for each fold, of the first seed.
+    `signal` is what is left of the signal itself: for each fold, of the first seed.
     """
 
     method: str

@@ -184,11 +184,44 @@ class Application:
 
 
 @dataclass(frozen=True)
+class TransitionsSeen:
+    """The changes of a class over a recording that applications predict.
+
+    Parameters
+    ----------
+    changes
+        How many there are, the mean over recordings.
+    noticed
+        The share of true changes that are predicted.
+    delay
+        Median seconds between a true change and the predicted one, early or late; None if no change
+        is predicted.
+    """
+
+    changes: float
+    noticed: float
+    delay: float | None
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """When unchanged applications notice that the class has changed, on raw and on obfuscated windows.
+
+    `changes` is the true number of changes in recordings of more than one class, the mean over these.
+    """
+
+    changes: float
+    raw: TransitionsSeen
+    unchanged: TransitionsSeen
+
+
+@dataclass(frozen=True)
 class KeptAttribute:
     """How well applications work: with their model as it is, and with a retrained one.
 
     The estimates are means over `applications`, whose designs differ; the names are explained
-    there. No application trains or chooses anything in a method.
+    there. No application trains or chooses anything in a method. `transitions` is None where each
+    recording has one class.
     """
 
     attribute: str
@@ -203,6 +236,7 @@ class KeptAttribute:
     f1_by_class: Mapping[str, float]
     recall_by_class: Mapping[str, float]
     applications: tuple[Application, ...] = ()
+    transitions: Transitions | None = None
 
     @property
     def worst(self) -> Application | None:
@@ -269,9 +303,31 @@ class DonorAudit:
 class SignalUtility:
     """What survives of the signal itself beyond labels; None where it means nothing.
 
-    Frequencies are dominant frequencies, in Hz; energies are compared by their logarithm, and
-    correlations are taken within recordings. The spectrum distance runs from 0 (the same) to 1
-    (nothing in common). `step_error` is the mean relative error of step counts while walking.
+    Correlations compare windows of one recording before and after; the mean is over recordings.
+    What is said of people who walk needs accelerations and a kept class that is named so.
+
+    Parameters
+    ----------
+    frequency_error, frequency_correlation
+        Of the dominant frequency: the mean error in Hz, and the correlation.
+    energy_error, energy_correlation
+        Of the energy: the mean error of its logarithm, and the correlation.
+    spectrum_distance
+        From 0 (mean spectra are the same) to 1 (they have nothing in common).
+    step_error
+        Mean relative error of the steps counted in a window of people who walk.
+    spectrum_correlation
+        Of the logarithm of the power in up to 12 bands of frequency; the mean is over bands and
+        channels, too.
+    cadence_correlation, cadence_error
+        Of the steps a minute of people who walk: the correlation, and the median error.
+    cadence_reference
+        The median error of a display that shows each person the median cadence of all others.
+    recording_step_error
+        Relative error of the steps counted in all walking of a recording: the median over recordings.
+    intensity_error
+        Mean distance of the shares of time in low, moderate and high intensity, over people; the
+        terciles of the raw energy of acceleration divide these.
     """
 
     frequency_error: float | None = None
@@ -280,6 +336,12 @@ class SignalUtility:
     energy_correlation: float | None = None
     spectrum_distance: float | None = None
     step_error: float | None = None
+    spectrum_correlation: float | None = None
+    cadence_correlation: float | None = None
+    cadence_error: float | None = None
+    cadence_reference: float | None = None
+    recording_step_error: float | None = None
+    intensity_error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from sensorveil.audit.applications import (
 from sensorveil.audit.evaluation import _by_class
 from sensorveil.audit.results import Application, Information, KeptAttribute
 from sensorveil.audit.threat_models import thinned
+from sensorveil.audit.transitions import Followed, follow, transitions
 from sensorveil.classifiers import labelled_windows
 from sensorveil.data.splits import Split
 from sensorveil.data.windows import UNKNOWN, Windows
@@ -43,7 +45,11 @@ NEIGHBOURS = "principal components + nearest neighbours"
 WINDOWS, QUICK_WINDOWS = 60_000, 3_000
 """The most training windows of an application."""
 
-_UNCHANGED, _RETRAINED = 1, 2  # of the four ways: raw, unchanged, retrained, retrained on raw
+_RAW, _UNCHANGED, _RETRAINED = (
+    0,
+    1,
+    2,
+)  # of the four ways: raw, unchanged, retrained, retrained on raw
 _FEWEST = 50  # windows below which information is not estimated
 
 
@@ -84,26 +90,26 @@ def kept_attribute(
     if not names:
         raise Refusal(f"no application is named; known: {', '.join(list_applications())}")
     tables = []
+    followed: tuple[list[Followed], list[Followed]] = ([], [])
     work = [(i, n) for i in range(len(seeds)) for n in range(len(splits))]
     for i, n in track(work, "applications: folds and seeds"):
-        each = [
-            _tables(
-                [
-                    _fitted(name, windows, attribute, quick, seeds[i], device)
-                    for windows in (splits[n].train, hidden_train[i][n])
-                ],
-                splits[n].test,
-                hidden_test[i][n],
-                attribute,
-            )
-            for name in track(names, "applications")
-        ]
+        test, each = splits[n].test, []
+        for name in track(names, "applications"):
+            models = [
+                _fitted(name, windows, attribute, quick, seeds[i], device)
+                for windows in (splits[n].train, hidden_train[i][n])
+            ]
+            predictions = _predictions(models, test, hidden_test[i][n])
+            each.append(_tables(predictions, test, attribute))
+            for one, way in zip(followed, (_RAW, _UNCHANGED), strict=True):
+                one.append(follow(test, attribute, predictions[way]))
         tables.append(np.stack(each, axis=1))
     per_seed = [
         np.concatenate(tables[first : first + len(splits)])
         for first in range(0, len(tables), len(splits))
     ]
-    return _kept(attribute, splits[0].test.classes[attribute], names, np.stack(per_seed))
+    kept = _kept(attribute, splits[0].test.classes[attribute], names, np.stack(per_seed))
+    return replace(kept, transitions=transitions(*followed))
 
 
 def _fitted(
@@ -116,20 +122,24 @@ def _fitted(
     return model.fit(some, some.codes(attribute), num_classes)
 
 
-def _tables(
-    models: Sequence[ApplicationModel], raw: Windows, hidden: Windows, attribute: str
-) -> np.ndarray:
-    """Confusion tables (people, raw / unchanged / retrained / back, classes, classes)."""
+def _predictions(
+    models: Sequence[ApplicationModel], raw: Windows, hidden: Windows
+) -> list[np.ndarray]:
+    """Classes that are predicted in the four ways: raw, unchanged, retrained, retrained on raw."""
     unchanged, retrained = models
-    predictions = [
+    return [
         unchanged.predict(raw),
         unchanged.predict(hidden),
         retrained.predict(hidden),
         retrained.predict(raw),
     ]
-    true, classes = raw.codes(attribute), len(raw.classes[attribute])
+
+
+def _tables(predictions: Sequence[np.ndarray], windows: Windows, attribute: str) -> np.ndarray:
+    """Confusion tables (people, four ways, classes, classes)."""
+    true, classes = windows.codes(attribute), len(windows.classes[attribute])
     return np.stack(
-        [confusion_by_person(true, one, raw.subject, classes) for one in predictions], axis=1
+        [confusion_by_person(true, one, windows.subject, classes) for one in predictions], axis=1
     )
 
 

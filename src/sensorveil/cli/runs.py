@@ -279,9 +279,9 @@ def print_evaluation(screen: Screen, result: Evaluation) -> None:
 
 
 def _of_signal(result: Evaluation) -> str:
-    """What is left of rhythm and energy: of the first seed, in the mean of folds; not of images."""
+    """What is left of each window: of the first seed, in the mean of folds; not of images."""
     said = []
-    for name in ("frequency", "energy"):
+    for name in ("frequency", "energy", "spectrum", "cadence"):
         values = [getattr(one, f"{name}_correlation") for one in result.signal]
         known = [value for value in values if value is not None]
         said += [f"{name} {fmean(known):.2f}"] if known else []

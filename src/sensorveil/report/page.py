@@ -32,6 +32,7 @@ from sensorveil.files import written_file
 from sensorveil.report import charts, findings, numbers, text, verdicts
 from sensorveil.report.charts import Chart, Mark
 from sensorveil.report.numbers import UNKNOWN
+from sensorveil.report.signal_rows import signal_rows
 from sensorveil.statistics import Estimate
 
 
@@ -291,6 +292,7 @@ _ENVIRONMENT.globals |= {
     "findings": findings,
     "numbers": numbers,
     "session_charts": _session_charts,
+    "signal_rows": signal_rows,
     "verdicts": verdicts,
     "flat": _flat,
     "nan": math.nan,
