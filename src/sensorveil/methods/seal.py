@@ -182,7 +182,6 @@ class Seal(Obfuscator):
             "generation": {
                 "num_candidates": 32,
                 "windows_per_code": 50,
-                "latent_size": 160,
                 "denoiser_width": 384,
                 "training_steps": 24_000,
             },

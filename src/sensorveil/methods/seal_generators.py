@@ -61,7 +61,7 @@ class GenerationSettings(Settings):
     denoiser_width, denoiser_blocks
         Of the denoiser, a residual multilayer perceptron.
     training_steps
-        Of the denoiser; the autoencoder has a quarter of them.
+        Of the denoiser; the autoencoder has a tenth of them.
     crossfade_seconds
         Windows that begin where another one ended fade from its last sample within this time. So
         they are made from two codes: bounds count pairs, and a window spends epsilon twice.
@@ -69,15 +69,15 @@ class GenerationSettings(Settings):
 
     generator: Literal["diffusion", "pool"] = "diffusion"
     donors: str = ""
-    num_candidates: PositiveInt = 8
+    num_candidates: PositiveInt = 16
     windows_per_code: NonNegativeInt = 20
     guidance_scale: NonNegativeFloat = 1.0
-    sampling_steps: Annotated[int, Field(gt=0, le=1000)] = 8
-    latent_size: PositiveInt = 60
+    sampling_steps: Annotated[int, Field(gt=0, le=1000)] = 10
+    latent_size: PositiveInt = 160
     autoencoder_widths: tuple[PositiveInt, ...] = (32, 64)
     denoiser_width: Annotated[int, Field(gt=1)] = 192
     denoiser_blocks: PositiveInt = 3
-    training_steps: PositiveInt = 4000
+    training_steps: PositiveInt = 3000
     crossfade_seconds: NonNegativeFloat = 0.0
 
     def check(self) -> None:
@@ -234,7 +234,7 @@ class Diffusion(Generator):
             "autoencoder_loss": self._model.fit_autoencoder(
                 signals.__getitem__,
                 count,
-                _config(self.settings.training_steps // 4, 64, 1e-3, count),
+                _config(self.settings.training_steps // 10, 64, 1e-3, count),
                 seed,
                 checkpoint=checkpoint,
             ),
