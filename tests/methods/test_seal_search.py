@@ -81,7 +81,14 @@ def test_where_there_are_no_bins_the_class_alone_is_judged() -> None:
     for classes, leaks in ((activity, False), (gender, True)):
         move = Movement.of(images, classes, "recording", 100)
         (only,) = try_bins(
-            images, move, move, donor_mask(images, move), 2, ["gender"], (), np.random.default_rng(0)
+            images,
+            move,
+            move,
+            donor_mask(images, move),
+            2,
+            ["gender"],
+            (),
+            np.random.default_rng(0),
         )
         assert (only.bins, only.kept) == ((), ())
         assert only.advantages["gender"] == pytest.approx(0.5 if leaks else 0.0, abs=0.1)

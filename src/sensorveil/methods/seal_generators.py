@@ -235,7 +235,7 @@ class Diffusion(Generator):
             "autoencoder_loss": self._model.fit_autoencoder(
                 signals.__getitem__,
                 count,
-                _config(self.settings.training_steps // 4, 64, 1e-3, count),
+                _config(max(1, self.settings.training_steps // 4), 64, 1e-3, count),
                 seed,
                 checkpoint=checkpoint,
             ),
