@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,11 @@ def attacked(obfuscator: Obfuscator, split: Split) -> tuple[Fold, AttributeAudit
     return fold, found
 
 
-def sealed(kind: type[Seal], split: Split, seed: int = 0) -> Seal:
-    settings = {"width": 8, "epochs": 3, "rhythm_bins": 3, "energy_bins": 1}
-    return kind(seed=seed, **settings).fit(split.train, "activity", "gender")
+def sealed(kind: type[Seal], split: Split, seed: int = 0, **generator: Any) -> Seal:
+    code = {"width": 8, "epochs": 3, "rhythm_bins": 3, "energy_bins": 1, "sharpness_bins": 1}
+    return kind(seed=seed, **code, **(generator or {"generator": "pool"})).fit(
+        split.train, "activity", "gender"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +115,23 @@ def test_no_bound_without_a_code_or_with_people_who_were_trained_on(
     assert with_bounds([Fold(plain, fold.split, plain)], [found])[0].bound is None
     seen = replace(fold.split, test=fold.split.train)
     assert with_bounds([Fold(fold.obfuscator, seen, fold.obfuscator)], [found])[0].bound is None
-    randomised = Seal(width=4, epochs=1, epsilon=1.0).fit(fold.split.train, "activity", "gender")
+    private = {"width": 4, "epochs": 1, "epsilon": 1.0, "generator": "pool"}
+    randomised = Seal(**private).fit(fold.split.train, "activity", "gender")
     assert with_bounds([Fold(randomised, fold.split, randomised)], [found])[0].bound is None
+
+
+@pytest.mark.slow
+def test_nobody_beats_the_bound_where_windows_are_generated() -> None:
+    split = people()
+    small = {"training_steps": 200, "num_candidates": 2, "sampling_steps": 4, "latent_size": 8}
+    few = {"autoencoder_widths": (8,), "denoiser_width": 32, "denoiser_blocks": 1}
+    made = sealed(Seal, split, generator="diffusion", windows_per_code=5, **small, **few)
+    fold, found = attacked(made, split)
+    (judged,) = with_bounds([fold], [found])
+    assert judged.bound is not None
+    assert not judged.bound.vacuous
+    assert found.worst.accuracy.low <= judged.bound.accuracy
+    assert judged.verdict == found.verdict
 
 
 @pytest.mark.slow

@@ -38,9 +38,8 @@ def split() -> Split:
 
 @pytest.fixture(scope="module")
 def sealed(split: Split) -> Seal:
-    return Seal(width=4, epochs=1, rhythm_bins=3, energy_bins=3).fit(
-        split.train, "activity", "gender"
-    )
+    small = {"width": 4, "epochs": 1, "rhythm_bins": 3, "energy_bins": 3, "generator": "pool"}
+    return Seal(**small).fit(split.train, "activity", "gender")
 
 
 def given(obfuscator: Obfuscator, split: Split, count: int) -> np.ndarray:

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 POLICY = ("--keep", "activity", "--hide", "gender")
-SMALL = ("--set", "epochs=1,width=4,rhythm_bins=3")
+SMALL = (
+    "--set",
+    "epochs=1,width=4,rhythm_bins=3,training_steps=8,num_candidates=2,windows_per_code=2",
+)
 Command = Callable[..., Any]
 
 
@@ -20,12 +23,28 @@ def test_the_search_and_a_budget(done: Command, simulated: tuple[str, ...], tmp_
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["settings"]["code"]["max_advantage"] == 0.5
     tried = json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]
-    assert [(one["rhythm_bins"], one["energy_bins"]) for one in tried] == [
-        (1, 1)
-    ]  # windows are few
+    assert [one["bins"] for one in tried] == [[1, 1, 1]]  # windows are few
     private = ("--strength", "epsilon=1,budget=2")
     done("obfuscate", "run", *simulated, *private, "--out", "hidden.npz")
     assert (tmp_path / "hidden.npz").is_file()
+
+
+def test_epsilon_is_promised_on_the_card(
+    done: Command, simulated: tuple[str, ...], tmp_path: Path
+) -> None:
+    private = ("--set", "epsilon=1,interval_seconds=30")
+    done("fit", "seal", *POLICY, *SMALL, *private, *simulated, "--out", "run")
+    card = (tmp_path / "run" / "card.md").read_text()
+    assert "each interval of 30 s spends 1, an hour of a recording 120" in card
+    assert "own windows" not in card  # the default generator is the diffusion
+
+
+def test_a_budget_without_epsilon_is_refused(
+    done: Command, refused: Command, simulated: tuple[str, ...]
+) -> None:
+    done("fit", "seal", *POLICY, *SMALL, "--set", "generator=pool", *simulated, "--out", "run")
+    alone = ("--strength", "budget=2")
+    assert "epsilon" in refused("obfuscate", "run", *simulated, *alone, "--out", "hidden.npz")
 
 
 @pytest.mark.parametrize("share", ["-3", "0", "1.5"])
@@ -47,7 +66,9 @@ def test_people_of_a_table_must_have_agreed(
     done: Command, refused: Command, table: Path, tmp_path: Path
 ) -> None:
     fit = ("fit", "seal", "--data", table, *POLICY, *SMALL)
-    assert "agreed" in refused(*fit, "--set", "generator=pool", "--out", "run")
-    done(*fit, "--set", "donors=they signed", "--out", "run")
+    pool = ("--set", "generator=pool")
+    assert "agreed" in refused(*fit, *pool, "--out", "run")
+    done(*fit, *pool, "--set", "donors=they signed", "--out", "run")
     card = (tmp_path / "run" / "card.md").read_text()
     assert "they signed" in card
+    assert "own windows" in card

@@ -27,6 +27,8 @@ Check = Callable[[Method, Windows], None]
 KEEP, HIDE = "activity", "gender"
 EPOCHS = 5
 """The most that a method is trained for, in each of its parts."""
+STEPS = 40
+"""The same where a part counts training steps."""
 
 
 def example_windows(modality: str = "signal", seed: int = 0) -> Windows:
@@ -57,11 +59,13 @@ def _fitted(made: Method, windows: Windows) -> Obfuscator:
 
 
 def _short(made: Method) -> Obfuscator:
-    """One that is trained for few epochs: nothing here depends on how much it learns."""
+    """One that is trained for a short time: nothing here depends on how much it learns."""
+    most = {"epochs": EPOCHS, "training_steps": STEPS}
     few: dict[str, Any] = {
-        name: min(value, EPOCHS)
+        name: min(value, limit)
         for name, value in made().settings.flat().items()
-        if name.endswith("epochs") and isinstance(value, int)
+        for ending, limit in most.items()
+        if name.endswith(ending) and isinstance(value, int)
     }
     return made(seed=1, **few)
 

@@ -28,6 +28,7 @@ from sensorveil.methods.guarantee import Guarantee
 from sensorveil.methods.seal_bound import Bound, bound_code, sequence_codes
 from sensorveil.methods.seal_code import (
     NONE,
+    PERSON,
     Encoder,
     Movement,
     donor_mask,
@@ -237,11 +238,11 @@ class Seal(Obfuscator):
         code, classes = self.settings.code, movement.classes
         wanted = (code.rhythm_bins, code.energy_bins, code.sharpness_bins)
         if not has_rhythm(train):
-            return ()
-        if self._ranks_tell_nothing(train):
-            return (1,) * len(wanted)
-        fewest = int(np.bincount(classes[donors]).min())
-        max_bins = feasible_bins(wanted, fewest)
+            max_bins: tuple[int, ...] = ()
+        elif self._ranks_tell_nothing(train):
+            max_bins = (1,) * len(wanted)
+        else:
+            max_bins = feasible_bins(wanted, int(np.bincount(classes[donors]).min()))
         if not code.max_advantage:
             return max_bins
         unseen = self._movement(train, self._predict_unseen_people(train, classes))
@@ -294,7 +295,7 @@ class Seal(Obfuscator):
         # The code: the kept class over time, and where the movement ranks in the wearer's past.
         movement = self._movement_of_output(windows)
         epsilon, budget = self._privacy(windows, strength)
-        if epsilon is None:
+        if epsilon is None or not self.encoder_.bins:  # without bins the code is the class
             codes = self.encoder_.encode(movement)
         else:
             codes = self._randomised(windows, movement, epsilon, budget, rng)
@@ -421,7 +422,7 @@ class Seal(Obfuscator):
             return None
         epsilon, length = privacy.epsilon, privacy.interval_seconds
         several = (
-            f"each interval of {length:g} s spends {epsilon:g}, an hour"
+            f"each interval of {length:g} s spends {epsilon:g}, an hour of a recording"
             f" {epsilon_per_hour(epsilon, length):g}"
         )
         if self._crossfade_samples():
@@ -429,7 +430,8 @@ class Seal(Obfuscator):
             epsilon *= 2
         if privacy.budget:
             epsilon = min(epsilon, privacy.budget)
-            several += f"; a recording spends at most {privacy.budget:g}"
+            whole = "person" if self.settings.code.rank_reference == PERSON else "recording"
+            several += f"; a {whole} spends at most {privacy.budget:g}"
         why = (
             "the class is released as it is, and the bins of the movement by randomised response;"
             f" {several}; from one window {promise(epsilon, 0.5)}"
@@ -459,7 +461,7 @@ class Seal(Obfuscator):
         if self._crossfade_samples():
             lines.append(
                 "Windows are crossfaded, so each holds a little of the one before: bounds count"
-                " pairs of codes, and a window spends the epsilon of two codes."
+                " pairs of codes, and a window may spend the epsilon of two intervals."
             )
         return tuple(lines)
 

@@ -55,6 +55,7 @@ _MIN_SAMPLES = 8  # shorter windows have no meaningful spectrum
 _MAIN_LOBE = 2  # bins to either side over which a Hann taper spreads one frequency
 _STILL = 1e-6  # energy in standard units below which a window counts as still
 _TIE = 1e-9  # far below measurement, and far above the resolution of a float64
+_SAME = 1e-5  # features that differ by less are equal: a float32 resolves about 1e-6
 _SHARP_BANDS = (1 / 6, 0.3, 0.55, 1.0)  # edges of the bands of sharpness, in Nyquist frequencies
 _QUANTILES = 101
 
@@ -223,7 +224,7 @@ class Movement:
     Parameters
     ----------
     values
-        The features, (n, features).
+        The features, (n, features). `of` moves equal ones apart, by less than is measured.
     ranks
         Where these lie among earlier windows, in (0, 1), (n, features); None for absolute bins.
     classes
@@ -238,12 +239,12 @@ class Movement:
     def of(cls, windows: Windows, classes: np.ndarray, reference: str, memory: int) -> Movement:
         """Ranks window after window in time, each among at most `memory` earlier ones."""
         values = features_of(windows)
+        features = values.shape[1]
+        values += _TIE * random_tie_breaks(windows)[:, :features]  # equal ones: in random order
         if reference == NONE:
             return cls(values, None, classes)
-        features = values.shape[1]
-        ties = _TIE * random_tie_breaks(windows)[:, :features]  # equal values: in random order
-        ordered = (values + ties).tolist()
-        group, ranks = rank_groups(windows, reference), np.empty_like(values)
+        ordered, ranks = values.tolist(), np.empty_like(values)
+        group = rank_groups(windows, reference)
         # One pseudo value, or where windows overlap as many as share a window's samples: so a
         # dense stream reaches the extreme ranks no earlier than one without overlap.
         since = samples_since_previous(windows.recording, windows.start)
@@ -308,7 +309,15 @@ class Encoder:
         return self
 
     def class_ranks(self, values: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        """Where values (n, features) rank among all donors of their class, in [0, 1]."""
+        """Where values (n, features) rank among all donors of their class, in [0, 1].
+
+        A value that many donors have ranks in their middle.
+        """
+        low, high = (self._share_below(values + step, classes) for step in (-_SAME, _SAME))
+        return (low + high) / 2
+
+    def _share_below(self, values: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """The share of their class's donors below values, by lines between the quantiles."""
         grid = torch.as_tensor(self.quantiles_, dtype=values.dtype, device=values.device)
         grid = grid[classes].contiguous()
         above = torch.searchsorted(grid, values[..., None].contiguous()).clamp(1, _QUANTILES - 1)
@@ -317,9 +326,9 @@ class Encoder:
         return ((above - 1 + part.clamp(0, 1)) / (_QUANTILES - 1)).squeeze(-1)
 
     def donor_ranks(self, movement: Movement) -> np.ndarray:
-        """Where donors' windows rank in their class, (n, features)."""
+        """Where donors' windows rank in their class, (n, features); equal ones in random order."""
         classes = torch.from_numpy(movement.classes.astype(np.int64))
-        return self.class_ranks(torch.from_numpy(movement.values), classes).numpy()
+        return self._share_below(torch.from_numpy(movement.values), classes).numpy()
 
     def encode(self, movement: Movement) -> np.ndarray:
         """The code of each window of a wearer, from its ranks."""
@@ -406,7 +415,7 @@ def feasible_bins(bins: Sequence[int], windows: int) -> tuple[int, ...]:
     """At most so many bins of each feature, and no more than a class of so many windows can fill.
 
     >>> feasible_bins((9, 5, 3), 13381), feasible_bins((9, 5, 3), 100), feasible_bins((9, 5), 5)
-    ((9, 5, 3), (3, 3, 1), (1, 1))
+    ((9, 5, 3), (2, 2, 2), (1, 1))
     """
     found = list(bins)
     while found and np.prod(found) > max(1, windows // DONORS_PER_CODE):

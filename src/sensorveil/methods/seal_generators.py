@@ -22,6 +22,7 @@ from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Windows, to_real
 from sensorveil.diffusion.batched import run_in_batches
 from sensorveil.diffusion.latent import LatentDiffusion, small_latent_diffusion
+from sensorveil.errors import Refusal
 from sensorveil.files import part_of
 from sensorveil.methods.seal_code import Encoder, Movement, movement_features
 from sensorveil.methods.settings import Settings
@@ -51,7 +52,7 @@ class GenerationSettings(Settings):
         Windows that the diffusion makes for each one that it gives out; see `Diffusion`.
     windows_per_code
         Windows that are generated for each code after training. Obfuscation draws among them, which
-        is fast; 0 generates each window anew.
+        is fast; 0 generates each window anew, and only then settings of sampling act after training.
     guidance_scale
         w of classifier-free guidance, where 0 is no guidance.
     sampling_steps
@@ -64,7 +65,7 @@ class GenerationSettings(Settings):
         Of the denoiser; the autoencoder has a tenth of them.
     crossfade_seconds
         Windows that begin where another one ended fade from its last sample within this time. So
-        they are made from two codes: bounds count pairs, and a window spends epsilon twice.
+        they are made from two codes: bounds count pairs, and a window may spend epsilon twice.
     """
 
     generator: Literal["diffusion", "pool"] = "diffusion"
@@ -234,7 +235,7 @@ class Diffusion(Generator):
             "autoencoder_loss": self._model.fit_autoencoder(
                 signals.__getitem__,
                 count,
-                _config(self.settings.training_steps // 10, 64, 1e-3, count),
+                _config(max(1, self.settings.training_steps // 10), 64, 1e-3, count),
                 seed,
                 checkpoint=checkpoint,
             ),
@@ -258,9 +259,14 @@ class Diffusion(Generator):
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A window for each code."""
-        if self.settings.windows_per_code:
+        if wanted := self.settings.windows_per_code:
             each = len(self._latents) // self.encoder.count
-            latents = self._latents[codes * each + rng.integers(each, size=len(codes))]
+            if wanted > each:
+                raise Refusal(
+                    f"setting 'windows_per_code' is {wanted}, and the run keeps {each}; without"
+                    " training again it can be no larger"
+                )
+            latents = self._latents[codes * each + rng.integers(wanted, size=len(codes))]
         else:
             latents = self._chosen(codes, rng)
         inputs = {"latents": torch.from_numpy(latents.astype(np.float32))}

@@ -1,6 +1,6 @@
 """Seal's search for the numbers of bins: what an attacker who counts codes gains, and what is kept.
 
-More bins keep more of rhythm and energy, and may tell more. The search looks at single windows;
+More bins keep more of the movement, and may tell more. The search looks at single windows;
 sessions are for the audit.
 """
 
@@ -77,11 +77,11 @@ def choose_candidate(candidates: Sequence[Candidate], max_advantage: float) -> C
         name = max(least.advantages, key=lambda name: least.advantages[name])
         raise Refusal(
             f"no code has an advantage of at most {100 * max_advantage:.1f} points: the safest,"
-            f" {' x '.join(map(str, least.bins))} bins, has"
+            f" {' x '.join(map(str, least.bins)) or 'no'} bins, has"
             f" {100 * least.advantages[name]:.1f} for '{name}'; raise max_advantage, or set"
             " rank_reference=recording"
         )
-    return max(allowed, key=lambda one: round(sum(one.kept) / len(one.kept), 3))
+    return max(allowed, key=lambda one: round(sum(one.kept) / max(1, len(one.kept)), 3))
 
 
 def _advantage(codes: np.ndarray, windows: Windows, name: str) -> float:
