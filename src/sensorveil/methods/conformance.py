@@ -25,7 +25,7 @@ Method = type[Obfuscator]
 Check = Callable[[Method, Windows], None]
 
 KEEP, HIDE = "activity", "gender"
-EPOCHS = 5
+EPOCHS, STEPS = 5, 20
 """The most that a method is trained for, in each of its parts."""
 
 
@@ -57,11 +57,12 @@ def _fitted(made: Method, windows: Windows) -> Obfuscator:
 
 
 def _short(made: Method) -> Obfuscator:
-    """One that is trained for few epochs: nothing here depends on how much it learns."""
+    """One that is trained for few epochs or steps: nothing here depends on how much it learns."""
     few: dict[str, Any] = {
-        name: min(value, EPOCHS)
+        name: min(value, limit)
         for name, value in made().settings.flat().items()
-        if name.endswith("epochs") and isinstance(value, int)
+        for ending, limit in (("epochs", EPOCHS), ("training_steps", STEPS))
+        if name.endswith(ending) and isinstance(value, int)
     }
     return made(seed=1, **few)
 
