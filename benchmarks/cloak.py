@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy import trained_rows
-from benchmarks.diffusion_costs import Diffusion, information_over_training, overhead
+from benchmarks.diffusion_costs import information_over_training, overhead
 from benchmarks.plan import Done, Plan, fixed_scores, made, outputs_of, raw_models, scores_of
 from benchmarks.recipe import Recipe
 from benchmarks.timing import median_seconds
 from sensorveil.audit.threat_models import thinned
 from sensorveil.methods.cloak import Cloak
+from sensorveil.methods.negative_guidance import NegativelyGuided
 from sensorveil.progress import track
 
 
@@ -53,7 +54,7 @@ def costs(recipe: Recipe, plan: Plan, done: Done) -> dict[str, Any]:
         brief = {"epochs": 1, "encoder_epochs": 1, "autoencoder_epochs": 1, **plan.overrides}
         name = recipe.rows[-1].method
         obfuscator = made(recipe, name, preset, plan.seeds[0], plan.device, brief)
-        assert isinstance(obfuscator, Diffusion), f"{name} is no diffusion method"
+        assert isinstance(obfuscator, NegativelyGuided), f"{name} is not guided"
         obfuscator.fit(some, recipe.keep, recipe.hide)
         one = median_seconds(partial(obfuscator.obfuscate, single, seed=1), asked["repeats"])
         found["rows"].append({"preset": preset, **overhead(obfuscator, some), "seconds_alone": one})

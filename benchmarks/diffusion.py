@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy import trained_rows
-from benchmarks.diffusion_costs import Diffusion, sampling_seconds
+from benchmarks.diffusion_costs import sampling_seconds
 from benchmarks.plan import (
     Done,
     Models,
@@ -35,6 +35,7 @@ from sensorveil.classifiers import Classifier
 from sensorveil.data.windows import Windows
 from sensorveil.information import mutual_information_mine, window_features
 from sensorveil.methods.base import Obfuscator
+from sensorveil.methods.negative_guidance import NegativelyGuided
 from sensorveil.progress import track
 
 
@@ -306,7 +307,7 @@ def _test_windows(plan: Plan, asked: Mapping[str, Any]) -> Windows:
     return thinned(plan.test, asked.get("test", len(plan.test)), seed=0)
 
 
-def _trained(recipe: Recipe, plan: Plan, asked: Mapping[str, Any]) -> list[Diffusion]:
+def _trained(recipe: Recipe, plan: Plan, asked: Mapping[str, Any]) -> list[NegativelyGuided]:
     """Trained methods of the recipe's last row, of as many seeds and with settings as asked."""
     ((_, obfuscators),) = trained_rows(recipe.only_last(), plan)
     with_settings = asked.get("with_settings", {})
@@ -316,6 +317,6 @@ def _trained(recipe: Recipe, plan: Plan, asked: Mapping[str, Any]) -> list[Diffu
     ]
 
 
-def _guided(obfuscator: Obfuscator) -> Diffusion:
-    assert isinstance(obfuscator, Diffusion), f"{obfuscator.name} is no diffusion method"
+def _guided(obfuscator: Obfuscator) -> NegativelyGuided:
+    assert isinstance(obfuscator, NegativelyGuided), f"{obfuscator.name} is not guided"
     return obfuscator

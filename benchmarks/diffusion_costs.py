@@ -13,23 +13,20 @@ from benchmarks.timing import median_seconds
 from sensorveil.data.windows import Windows
 from sensorveil.files import part_of
 from sensorveil.information import mutual_information_mine
-from sensorveil.methods.class_diffusion import ClassDiffusion
 from sensorveil.methods.cloak import Cloak
 from sensorveil.methods.negative_guidance import NegativelyGuided
 from sensorveil.train import Checkpoint
 
-Diffusion = ClassDiffusion | NegativelyGuided
-
 _MAX_WINDOWS = 2048
 
 
-def sampling_seconds(obfuscator: Diffusion, windows: Windows, repeats: int = 3) -> float:
+def sampling_seconds(obfuscator: NegativelyGuided, windows: Windows, repeats: int = 3) -> float:
     """Seconds for each window that obfuscation takes, once all is warm, on 2,048 windows or less."""
     some = windows.select(np.arange(min(_MAX_WINDOWS, len(windows))))
     return median_seconds(lambda: obfuscator.obfuscate(some, seed=0), repeats) / len(some)
 
 
-def overhead(obfuscator: Diffusion, windows: Windows) -> dict[str, Any]:
+def overhead(obfuscator: NegativelyGuided, windows: Windows) -> dict[str, Any]:
     """CLOAK's table VI: parameters and size (MB of 2^20 bytes, float32) of each network, and time.
 
     Seconds are those of one window where `windows` go together. The encoder and the decoder of an
@@ -88,10 +85,7 @@ class _EncoderWatcher(Checkpoint):
         )
 
 
-def _networks(obfuscator: Diffusion) -> dict[str, nn.Module]:
-    if isinstance(obfuscator, ClassDiffusion):
-        members = [member.network_ for member in obfuscator.ensemble_.members]
-        return {"diffusion": obfuscator.diffusion_, "ensemble": nn.ModuleList(members)}
+def _networks(obfuscator: NegativelyGuided) -> dict[str, nn.Module]:
     if not isinstance(obfuscator, Cloak):
         return obfuscator.networks_
     diffusion = obfuscator._diffusion

@@ -26,7 +26,6 @@ TITLES = {
     "audit-of": "The audit itself",
     "blinder": "Blinder",
     "privdiffuser": "PrivDiffuser",
-    "class-diffusion": "Class diffusion",
     "cloak": "CLOAK",
     "obscurenet": "ObscureNet",
     "seal": "Seal",
@@ -38,7 +37,8 @@ TITLES = {
 NOT_STORED = "not stored"
 WRITTEN_BY = "`sensorveil papers render` writes this page out of the files that it links to."
 OLD = """Results with a † were written before commit a358de3: their settings and options have the names of that
-time, and preset `fast` of CLOAK and PrivDiffuser became the method `class-diffusion`."""
+time. Preset `fast` of CLOAK and PrivDiffuser then generated windows of the predicted class alone, and Seal
+emitted donors' windows."""
 
 
 @dataclass(frozen=True)

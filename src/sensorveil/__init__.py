@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sensorveil.methods.base import Obfuscator
     from sensorveil.methods.baselines import Downsample, Noise, NoObfuscation, Resample
     from sensorveil.methods.blinder import Blinder
-    from sensorveil.methods.class_diffusion import ClassDiffusion
     from sensorveil.methods.cloak import Cloak
     from sensorveil.methods.csi import CsiGenerator, CsiVae
     from sensorveil.methods.mass import Mass
@@ -38,7 +37,6 @@ _MODULES = {
     "methods.base": ("Obfuscator",),
     "methods.baselines": ("Downsample", "NoObfuscation", "Noise", "Resample"),
     "methods.blinder": ("Blinder",),
-    "methods.class_diffusion": ("ClassDiffusion",),
     "methods.cloak": ("Cloak",),
     "methods.csi": ("CsiGenerator", "CsiVae"),
     "methods.mass": ("Mass",),
@@ -62,7 +60,6 @@ __all__ = [
     "AttributeCVAE",
     "AttributeVAE",
     "Blinder",
-    "ClassDiffusion",
     "Cloak",
     "CsiGenerator",
     "CsiVae",

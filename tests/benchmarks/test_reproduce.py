@@ -25,6 +25,7 @@ from sensorveil.cli.main import app
 from sensorveil.data.catalog import load
 from sensorveil.errors import Refusal
 from sensorveil.methods.registry import method
+from sensorveil.methods.seal_code import FEATURES
 
 TINY = {
     "epochs": 20,
@@ -43,6 +44,9 @@ GUIDED = {
     "sampling_steps": 4,
     "batch_size": 32,
     "ensemble_size": 1,
+    "training_steps": 20,
+    "num_candidates": 2,
+    "windows_per_code": 2,
 }
 
 
@@ -170,12 +174,14 @@ def test_rows_of_diffusion_share_their_generator(guided: Plan, diffusion: Recipe
     assert (scores["activity"]["accuracy"]["value"] * 40) % 1 == pytest.approx(0, abs=1e-6)
 
 
-def test_class_diffusion_is_a_row_beside_them(guided: Plan) -> None:
+def test_seal_is_a_row_beside_them(guided: Plan) -> None:
     whole = replace(recipe("privdiffuser-motionsense-gender"), unlisted=())
-    rows = tuple(row for row in whole.rows if row.method == "class-diffusion")
+    rows = tuple(row for row in whole.rows if row.method == "seal")
     plan = replace(guided, runs=())
     (row,) = accuracies(replace(whole, rows=rows), plan, nothing, 0)["rows"]
-    assert row["settings"]["sampling_steps"] == GUIDED["sampling_steps"]
+    settings = row["settings"]
+    assert settings["generation"]["sampling_steps"] == GUIDED["sampling_steps"]
+    assert {settings["code"][f"{name}_bins"] for name in FEATURES} == {1}
     assert 0 <= row["read"]["gender"]["accuracy"]["value"] <= 1
 
 

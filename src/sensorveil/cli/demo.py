@@ -29,9 +29,12 @@ def demo(
     check_replaceable(out, {"run", "hidden.npz", "audit.json", "audit.html"}, "demo")
     screen.say("Ten people do seven shoulder exercises with a watch on one wrist (dataset watch).")
     screen.say("The application needs the exercise. The arm is private: it is the treated one.")
-    screen.say("class-diffusion generates every window anew from its predicted exercise.")
+    screen.say(
+        "Seal predicts the exercise, ranks rhythm, energy and sharpness in the wearer's own past,"
+        " and gives out a generated window of the same exercise and ranks."
+    )
     windows = sensorveil.load("watch")
-    obfuscator = sensorveil.ClassDiffusion(seed=seed)
+    obfuscator = sensorveil.Seal(seed=seed)
     with screen.bars():
         obfuscator.fit(windows.train, keep="exercise", hide="side")
         hidden = obfuscator.obfuscate(windows.test, seed=seed)
@@ -42,6 +45,6 @@ def demo(
         hidden.save(folder / "hidden.npz")
         write_audit(found, folder)
     print_audit(screen, found)
-    screen.say(f"Written: {out}/run, {out}/hidden.npz, {out}/audit.json")
     screen.say(f"Look at the page: {out}/audit.html")
+    screen.say(f"Also written: {out}/audit.json, {out}/hidden.npz, {out}/run")
     screen.result(found.as_dict())

@@ -22,7 +22,6 @@ _BUILT_IN = {
     "obscurenet-pipeline": "obscurenet:ObscureNetPipeline",
     "privdiffuser": "privdiffuser:PrivDiffuser",
     "cloak": "cloak:Cloak",
-    "class-diffusion": "class_diffusion:ClassDiffusion",
     "mass": "mass:Mass",
     "csi": "csi:CsiGenerator",
     "csi-vae": "csi:CsiVae",
