@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sensorveil.classifiers import ClassifierSettings, Ensemble
 from sensorveil.data.windows import Scaling, Windows
 from sensorveil.errors import Refusal
 from sensorveil.methods.seal_code import Encoder, Movement, movement_features
@@ -62,7 +63,7 @@ def donors(count: int) -> tuple[Windows, Movement, Encoder]:
 def test_the_pool_emits_donors_of_the_code_with_equal_probability() -> None:
     windows, movement, encoder = donors(30)
     codes = encoder.donor_codes(movement)
-    pool = Pool(small(), encoder).fit(windows, movement)
+    pool = Pool(small(), encoder, Ensemble(1)).fit(windows, movement)
     asked = np.tile([0, 1, 2], 2000)
     made = pool.generate(asked, rng())
     which = np.abs(made[:, None, 0, 0] - windows.signal[None, :, 0, 0]).argmin(1)
@@ -70,7 +71,7 @@ def test_the_pool_emits_donors_of_the_code_with_equal_probability() -> None:
     np.testing.assert_array_equal(codes[which], asked)
     counts, each = np.bincount(which, minlength=30), 2000 / np.bincount(codes)[codes]
     assert (np.abs(counts - each) < 5 * np.sqrt(each)).all()
-    again = Pool(small(), encoder).restore(pool.state())
+    again = Pool(small(), encoder, Ensemble(1)).restore(pool.state())
     np.testing.assert_array_equal(again.generate(asked, rng()), made)
     assert pool.emits_donors
     assert pool.membership_scores(windows, codes) is None
@@ -83,7 +84,7 @@ def test_a_code_without_donors_has_those_of_the_nearest() -> None:
     movement = Movement(values, None, np.zeros(10, int))
     encoder = Encoder((10,)).fit(movement, 1)
     kept = ~np.isin(np.arange(10), [4, 5])
-    pool = Pool(small(), encoder).fit(windows.select(kept), movement.select(kept))
+    pool = Pool(small(), encoder, Ensemble(1)).fit(windows.select(kept), movement.select(kept))
     made = pool.generate(np.arange(10), rng())[:, 0, 0]
     np.testing.assert_array_equal(made, [0, 1, 2, 3, 3, 6, 6, 7, 8, 9])
 
@@ -91,7 +92,7 @@ def test_a_code_without_donors_has_those_of_the_nearest() -> None:
 def test_the_pool_keeps_samples_of_its_donors_alone_and_shared_ones_once() -> None:
     windows, _, _ = donors(30)
     movement, encoder = without_features(np.zeros(10, int))
-    pool = Pool(small(), encoder).fit(windows.select(slice(0, 10)), movement)
+    pool = Pool(small(), encoder, Ensemble(1)).fit(windows.select(slice(0, 10)), movement)
     assert pool.state()["store"].shape[-1] == 10 * windows.length
     whole = Windows.from_signal(rng().normal(size=(1, 1, 100)).astype(np.float32))
     rows = np.arange(0, 80, 5)
@@ -104,10 +105,23 @@ def test_the_pool_keeps_samples_of_its_donors_alone_and_shared_ones_once() -> No
         labels={"subject": np.zeros(16, int)},
     )
     movement, encoder = without_features(np.arange(16) % 2)
-    pool = Pool(small(), encoder).fit(overlapping, movement)
+    pool = Pool(small(), encoder, Ensemble(1)).fit(overlapping, movement)
     assert pool.state()["store"].size == 95
     made = pool.generate(np.array([1]), rng())[0]
     assert any((made == one).all() for one in overlapping.signal[1::2])
+
+
+def fit_diffusion(
+    settings: GenerationSettings,
+    encoder: Encoder,
+    windows: Windows,
+    movement: Movement,
+    seed: int = 0,
+) -> Diffusion:
+    """A diffusion that is trained, with two classifiers."""
+    classifiers = Ensemble(2, ClassifierSettings.quick())
+    classifiers.fit_codes(windows, movement.classes, encoder.num_classes_)
+    return Diffusion(settings, encoder, classifiers, seed).fit(windows, movement)
 
 
 # The diffusion, on waves: the class is their number, and the energy that of their amplitude.
@@ -138,7 +152,7 @@ CODES = CLASSES * ENERGY_BINS
 def fitted(kind: str) -> Diffusion:
     windows, movement = waves(kind)
     encoder = Encoder((1, ENERGY_BINS, 1)).fit(movement, CLASSES)
-    return Diffusion(small(), encoder).fit(windows, movement)
+    return fit_diffusion(small(), encoder, windows, movement)
 
 
 def trained(kind: str = "signal") -> Diffusion:
@@ -214,7 +228,7 @@ def test_the_diffusion_depends_on_its_seed_alone() -> None:
     encoder = Encoder((1, 2, 1)).fit(movement, CLASSES)
     settings = small(training_steps=8, windows_per_code=2)
     first, same, other = (
-        Diffusion(settings, encoder, seed).fit(windows, movement).generate(np.arange(6), rng())
+        fit_diffusion(settings, encoder, windows, movement, seed).generate(np.arange(6), rng())
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, same)
@@ -246,7 +260,9 @@ def test_the_output_is_decoded_from_the_latents_of_its_code() -> None:
     latents = state["latents"].copy()
     assert latents.shape == (CODES * KEPT, SMALL["latent_size"])
     latents[4 * KEPT : 5 * KEPT] = latents[11 * KEPT]  # code 4 gets one window of code 11
-    other = Diffusion(small(), diffusion.encoder).restore({**state, "latents": latents})
+    other = Diffusion(small(), diffusion.encoder, diffusion.classifiers).restore(
+        {**state, "latents": latents}
+    )
     before, after = (one.generate(asked, rng()) for one in (diffusion, other))
     np.testing.assert_array_equal((before != after).any((1, 2)), asked == 4)
     assert len(distinct(other.generate(np.full(100, 4), rng()))[0]) == 1
@@ -283,7 +299,7 @@ def test_kept_windows_are_distributed_as_fresh_ones() -> None:
 def test_a_restored_diffusion_is_the_same_to_the_bit() -> None:
     windows, movement = waves()
     diffusion, asked = trained(), np.tile(np.arange(CODES), 3)
-    again = Diffusion(small(), diffusion.encoder).restore(diffusion.state())
+    again = Diffusion(small(), diffusion.encoder, diffusion.classifiers).restore(diffusion.state())
     np.testing.assert_array_equal(diffusion.generate(asked, rng()), again.generate(asked, rng()))
     scores = [one.membership_scores(windows, movement.classes) for one in (diffusion, again)]
     np.testing.assert_array_equal(*scores)
@@ -316,7 +332,7 @@ def test_images_are_chosen_by_their_class_alone() -> None:
     images = Windows.from_signal(signal.astype(np.float32))
     movement, encoder = without_features(classes)
     settings = small(training_steps=200, windows_per_code=0)
-    diffusion = Diffusion(settings, encoder).fit(images, movement)
+    diffusion = fit_diffusion(settings, encoder, images, movement)
     asked = np.repeat([0, 1], 50)
     right = []
     for candidates in (1, 8):
@@ -333,7 +349,7 @@ def test_images_are_chosen_by_their_class_alone() -> None:
 def test_a_very_short_training_works(steps: int) -> None:
     windows, movement = waves(count=12)
     encoder = Encoder((1, 1, 1)).fit(movement, CLASSES)
-    diffusion = Diffusion(small(training_steps=steps), encoder).fit(windows, movement)
+    diffusion = fit_diffusion(small(training_steps=steps), encoder, windows, movement)
     assert np.isfinite(diffusion.generate(np.arange(3), rng())).all()
 
 

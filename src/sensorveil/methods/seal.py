@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -60,6 +60,8 @@ from sensorveil.train import derived_seed
 _SIMULATED = "simulated"  # names of datasets that begin so have people who need not agree
 _CLASSIFIER, _GENERATOR = 1, 31  # uses of derived seeds
 _UNSEEN_FOLDS = 3
+_MAX_CLASSIFIER_STEPS = 3000
+"""Steps after which a classifier of many windows is as good as it gets."""
 
 Bins = Annotated[int, Field(ge=1, le=99)]
 
@@ -126,14 +128,15 @@ class SealSettings(Settings):
     Parameters
     ----------
     ensemble_size
-        Number of classifiers of the kept attributes, whose probabilities are averaged.
+        Number of classifiers of the kept attributes. The mean of their probabilities predicts the
+        class, and all of them choose among candidates.
     classifier
-        Size and training of each.
+        Size and training of each; on many windows it has fewer epochs.
     code, generation, privacy
         The code, the generator of windows, and promises.
     """
 
-    ensemble_size: PositiveInt = 1
+    ensemble_size: PositiveInt = 3
     classifier: ClassifierGroup = ClassifierGroup()
     code: CodeSettings = CodeSettings()
     generation: GenerationSettings = GenerationSettings()
@@ -178,7 +181,6 @@ class Seal(Obfuscator):
     presets = {  # noqa: RUF012 (a constant of the class)
         "fast": {},
         "large": {
-            "ensemble_size": 3,
             "classifier": {"width": 64, "epochs": 20, "batch_size": 512, "learning_rate": 3e-3},
             "generation": {
                 "num_candidates": 32,
@@ -211,7 +213,7 @@ class Seal(Obfuscator):
         movement = self._movement(train, classes)
         donors = donor_mask(train, movement)
         bins = self._choose_bins(train, movement, donors, rng)
-        self.classifier_ = self._new_classifier()
+        self.classifier_ = self._new_classifier(len(train))
         self.classifier_.fit_codes(train, classes, len(self.kept_classes_))
 
         # Donors are classified as what they are: an application would take others for another
@@ -270,7 +272,7 @@ class Seal(Obfuscator):
             inside = fold == one
             if inside.all():
                 raise Refusal("a search needs windows of two people or more, and there is one")
-            classifier = self._new_classifier()
+            classifier = self._new_classifier(int((~inside).sum()))
             classifier.fit_codes(train.select(~inside), classes[~inside], len(self.kept_classes_))
             probabilities[inside] = classifier.probabilities(train.select(inside))
         return self._filter(probabilities, train)
@@ -498,18 +500,25 @@ class Seal(Obfuscator):
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.kept_classes_ = state["kept_classes"]
         shape, classes = self.hook_shape, len(self.kept_classes_)
-        classifier = self._new_classifier()
+        classifier = self._new_classifier(1)
         self.classifier_ = classifier.restore(part_of(state, "classifier."), shape, classes)
         self.encoder_ = Encoder.restored(part_of(state, "encoder."))
         self.generator_ = self._new_generator().restore(part_of(state, "generator."))
 
-    def _new_classifier(self) -> Ensemble:
-        settings, seed = self.settings, derived_seed(self.seed, _CLASSIFIER)
-        return Ensemble(settings.ensemble_size, settings.classifier.settings(), seed, self.device)
+    def _new_classifier(self, count: int) -> Ensemble:
+        """Classifiers, not trained, for so many training windows."""
+        settings = self.settings.classifier.settings()
+        each = -(-count // settings.batch_size)  # steps of an epoch
+        settings = replace(
+            settings, epochs=max(1, min(settings.epochs, _MAX_CLASSIFIER_STEPS // each))
+        )
+        seed = derived_seed(self.seed, _CLASSIFIER)
+        return Ensemble(self.settings.ensemble_size, settings, seed, self.device)
 
     def _new_generator(self) -> Generator:
         chosen, seed = self.settings.generation, derived_seed(self.seed, _GENERATOR)
-        return GENERATORS[chosen.generator](chosen, self.encoder_, seed, self.device)
+        make = GENERATORS[chosen.generator]
+        return make(chosen, self.encoder_, self.classifier_, seed, self.device)
 
     def _check_donors(self) -> None:
         """Refuse the pool unless donors agreed to it or are simulated."""

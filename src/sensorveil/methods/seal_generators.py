@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch.nn.functional import one_hot
 
-from sensorveil.classifiers import ClassifierSettings, Ensemble
+from sensorveil.classifiers import Ensemble
 from sensorveil.cuda_graphs import Inputs
 from sensorveil.data.windows import Windows, to_real
 from sensorveil.diffusion.batched import run_in_batches
@@ -30,8 +29,7 @@ from sensorveil.progress import track
 from sensorveil.train import Checkpoint, TrainConfig, derived_seed
 
 POOL, DIFFUSION = "pool", "diffusion"
-_SCORERS, _MODEL, _STORE = 1, 2, 3  # uses of the seed
-_NUM_SCORERS, _SCORER_STEPS = 2, 2500
+_MODEL, _STORE = 2, 3  # uses of the seed
 _SURE = 0.05
 """A candidate's log-probability of its class counts down to the log of this."""
 _EMA_DECAY = 0.998
@@ -96,6 +94,8 @@ class Generator(ABC):
         See `GenerationSettings`.
     encoder
         What the codes mean; fitted.
+    classifiers
+        They predict the kept class; fitted.
     seed, device
         As in every method.
     """
@@ -104,9 +104,15 @@ class Generator(ABC):
     """Whether the output consists of donors' own windows."""
 
     def __init__(
-        self, settings: GenerationSettings, encoder: Encoder, seed: int = 0, device: str = "cpu"
+        self,
+        settings: GenerationSettings,
+        encoder: Encoder,
+        classifiers: Ensemble,
+        seed: int = 0,
+        device: str = "cpu",
     ) -> None:
-        self.settings, self.encoder, self.seed, self.device = settings, encoder, seed, device
+        self.settings, self.encoder, self.classifiers = settings, encoder, classifiers
+        self.seed, self.device = seed, device
 
     @abstractmethod
     def fit(
@@ -145,7 +151,7 @@ class Pool(Generator):
     >>> donors = Windows.from_signal(np.arange(6.0).reshape(3, 1, 2))
     >>> movement = Movement(np.zeros((3, 0)), None, np.array([0, 1, 1]))
     >>> encoder = Encoder(()).fit(movement, num_classes=2)
-    >>> pool = Pool(GenerationSettings(), encoder).fit(donors, movement)
+    >>> pool = Pool(GenerationSettings(), encoder, Ensemble(1)).fit(donors, movement)
     >>> pool.generate(np.array([0, 0]), np.random.default_rng(0)).tolist()
     [[[0.0, 1.0]], [[0.0, 1.0]]]
     """
@@ -200,8 +206,7 @@ class Diffusion(Generator):
     donors are.
 
     Of `num_candidates` windows that are made for the same class and ranks, the one is given out
-    that classifiers of the generator's own are most sure of, and whose features rank nearest to
-    those asked for.
+    that all classifiers are sure of, and whose features rank nearest to those asked for.
 
     With `windows_per_code` the chosen windows are generated once, after training, and kept as
     latents; obfuscation draws one of the code's. This is a random sample from the same
@@ -210,12 +215,15 @@ class Diffusion(Generator):
 
     Examples
     --------
+    >>> from sensorveil.classifiers import ClassifierSettings
     >>> signal = np.random.default_rng(0).normal(size=(64, 2, 16)).astype("float32")
     >>> donors = Windows.from_signal(signal, sample_rate=16.0)
     >>> movement = Movement(np.zeros((64, 0)), None, np.arange(64) % 2)
     >>> encoder = Encoder(()).fit(movement, num_classes=2)
     >>> settings = GenerationSettings(training_steps=8, num_candidates=2)
-    >>> diffusion = Diffusion(settings, encoder).fit(donors, movement)
+    >>> small = ClassifierSettings(width=8, epochs=1, batch_size=16)
+    >>> classifiers = Ensemble(1, small).fit_codes(donors, movement.classes, num_classes=2)
+    >>> diffusion = Diffusion(settings, encoder, classifiers).fit(donors, movement)
     >>> diffusion.generate(np.array([0, 1, 1]), np.random.default_rng(0)).shape
     (3, 2, 16)
     """
@@ -223,13 +231,11 @@ class Diffusion(Generator):
     def fit(
         self, donors: Windows, movement: Movement, checkpoint: Checkpoint | None = None
     ) -> Self:
-        """Train classifiers, autoencoder and denoiser; generate the windows that are kept."""
+        """Train autoencoder and denoiser; generate the windows that are kept."""
         count, classes = len(donors), movement.classes.astype(np.int64)
         signals, seed = donors.on(self.device), derived_seed(self.seed, _MODEL)
         self._sample_rate, self._shape = donors.sample_rate, donors.shape
         self._pairs = donors.recorded.is_complex
-        self._scorers = self._new_scorers(count)
-        self._scorers.fit_codes(donors, classes, self.encoder.num_classes_)
         self._model = self._new_model()
         self.losses_ = {
             "autoencoder_loss": self._model.fit_autoencoder(
@@ -312,7 +318,7 @@ class Diffusion(Generator):
 
     def _class_score(self, candidates: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         """From 0 (no classifier is sure of the class) to 1 (all are), by the least sure one."""
-        scores = self._scorers.scores(candidates).log_softmax(2)
+        scores = self.classifiers.scores(candidates).log_softmax(2)
         own = scores.gather(2, classes.view(1, -1, 1).expand(len(scores), -1, 1)).squeeze(2)
         floor = float(np.log(_SURE))
         return 1 - own.amin(0).clamp_min(floor) / floor
@@ -347,10 +353,9 @@ class Diffusion(Generator):
         weights = {
             f"model.{name}": one.cpu().numpy() for name, one in self._model.state_dict().items()
         }
-        scorers = {f"scorers.{name}": one for name, one in self._scorers.state().items()}
         about = np.array([self._sample_rate, float(self._pairs)])
         shape = np.array(self._shape)
-        return weights | scorers | {"latents": self._latents, "about": about, "shape": shape}
+        return weights | {"latents": self._latents, "about": about, "shape": shape}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> Self:
         """The generator whose state this is."""
@@ -360,9 +365,6 @@ class Diffusion(Generator):
         self._model = self._new_model().eval()
         weights = part_of(state, "model.")
         self._model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
-        self._scorers = self._new_scorers(1).restore(
-            part_of(state, "scorers."), self._shape, self.encoder.num_classes_
-        )
         return self
 
     def _conditions(self, classes: torch.Tensor, ranks: torch.Tensor) -> torch.Tensor:
@@ -381,13 +383,6 @@ class Diffusion(Generator):
             blocks=chosen.denoiser_blocks,
             seed=derived_seed(self.seed, _MODEL),
         ).to(self.device)
-
-    def _new_scorers(self, count: int) -> Ensemble:
-        """Classifiers to choose candidates by, not trained, for so many training windows."""
-        quick = ClassifierSettings.quick()
-        steps = -(-count // quick.batch_size)
-        settings = replace(quick, epochs=max(1, min(quick.epochs, _SCORER_STEPS // steps)))
-        return Ensemble(_NUM_SCORERS, settings, derived_seed(self.seed, _SCORERS), self.device)
 
 
 def _config(steps: int, batch_size: int, learning_rate: float, count: int) -> TrainConfig:
