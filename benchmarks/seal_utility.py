@@ -1,7 +1,7 @@
 """What applications feel of Seal's output: class, steps, cadence, intensity, with and without epsilon.
 
     python -m benchmarks.seal_utility --data motionsense --keep activity --hide gender \
-        --donors "published under ODbL" --out seal-utility.json
+        --donors "published under the MIT licence" --out seal-utility.json
 
 Rows are a random training window of the predicted class (resample), Seal with the pool, Seal as it
 comes, and Seal with local epsilons whose responses stand for a minute.
@@ -39,7 +39,7 @@ SHOWN = (
 
 
 def outputs(
-    split: Split, keep: str, hide: Sequence[str], donors: str, settings: Mapping[str, str]
+    split: Split, keep: str, hide: Sequence[str], donors: str, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Windows, Windows, float | None]]:
     """Name, training and test output, and epsilon of an hour, of each row."""
     train, test = split.train, split.test
@@ -53,8 +53,8 @@ def outputs(
     seconds = seal.settings.privacy.interval_seconds
     for epsilon in EPSILONS:
         strength = {"epsilon": epsilon}
-        hidden = [seal.obfuscate(part, strength, seed=1) for part in (train, test)]
-        yield f"seal, epsilon {epsilon:g}", *hidden, epsilon_per_hour(epsilon, seconds)
+        learnt, hidden = (seal.obfuscate(part, strength, seed=1) for part in (train, test))
+        yield f"seal, epsilon {epsilon:g}", learnt, hidden, epsilon_per_hour(epsilon, seconds)
 
 
 def row(
