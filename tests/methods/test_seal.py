@@ -440,10 +440,13 @@ def test_each_window_may_have_its_own_epsilon() -> None:
     epsilon[first != np.arange(len(test))] = 1.0
     halves = np.array([2, 1, 1])
     wanted = true_parts(seal)[1][first] // halves
-    found = [shown(seal, {"epsilon": epsilon}, seed)[1] // halves for seed in range(5)]
-    right = np.mean([(one == wanted).all(1) for one in found], axis=0)
+    found = [shown(seal, {"epsilon": epsilon}, seed)[1] for seed in range(5)]
+    right = np.mean([(one // halves == wanted).all(1) for one in found], axis=0)
     assert (right[odd] == 1).all()
     assert right[~odd].mean() < 0.6
+    upper = np.mean([one[odd, 0] % 2 for one in found])  # of two in a half, drawn at random
+    assert upper == pytest.approx(0.5, abs=0.1)
+    assert not all((one[odd] == true_parts(seal)[1][first][odd]).all() for one in found)
 
 
 def test_epsilon_and_budget_as_settings_are_those_as_strengths() -> None:

@@ -1,7 +1,7 @@
 """Local differential privacy of Seal's bins, by memoised randomised response.
 
 Release. The kept class is released as it is, since the policy keeps it. The bins of the features
-(rhythm, energy) are released by randomised response alone.
+(rhythm, energy, sharpness) are released by randomised response alone.
 
 Intervals. Time is divided into intervals on a fixed grid, whatever the data. The bins of the first
 window of an interval are randomised once, and all its windows get that answer. An answer drawn anew
