@@ -309,6 +309,25 @@ def test_kept_windows_are_distributed_as_fresh_ones() -> None:
     np.testing.assert_allclose(kept.std(1)[:, 1:], anew.std(1)[:, 1:], rtol=0.35)
 
 
+def test_a_code_that_no_donor_has_gets_the_windows_of_the_nearest_one() -> None:
+    """Of class 0 nobody has the largest energy, so its last bin gets windows of the bin before."""
+    windows, movement = waves(count=300)
+    encoder = Encoder((1, ENERGY_BINS, 1)).fit(movement, CLASSES)
+    codes = encoder.donor_codes(movement)
+    missing, nearest = ENERGY_BINS - 1, ENERGY_BINS - 2
+    some = codes != missing
+    settings = small(training_steps=8, windows_per_code=5)
+    diffusion = fit_diffusion(settings, encoder, windows.select(some), movement.select(some))
+    shown = [
+        {one.tobytes() for one in distinct(diffusion.generate(np.full(100, code), rng()))[0]}
+        for code in (missing, nearest, nearest - 1)
+    ]
+    assert shown[0] == shown[1] != shown[2]
+    again = Diffusion(settings, encoder, diffusion.classifiers).restore(diffusion.state())
+    asked = np.arange(CODES)
+    np.testing.assert_array_equal(again.generate(asked, rng()), diffusion.generate(asked, rng()))
+
+
 def test_a_restored_diffusion_is_the_same_to_the_bit() -> None:
     windows, movement = waves()
     diffusion, asked = trained(), np.tile(np.arange(CODES), 3)

@@ -33,6 +33,8 @@ _MODEL, _STORE = 2, 3  # uses of the seed
 _SURE = 0.05
 """A candidate's log-probability of its class counts down to the log of this."""
 _EMA_DECAY = 0.998
+_MIN_SHARE = 0.2
+"""Donors that a code needs, as a share of those it would have if all codes had equally many."""
 _AT_ONCE = 8192
 """Windows whose candidates' noise lies in memory at the same time."""
 
@@ -208,6 +210,9 @@ class Diffusion(Generator):
     Of `num_candidates` windows that are made for the same class and ranks, the one is given out
     that all classifiers are sure of, and whose features rank nearest to those asked for.
 
+    Some codes hardly any donor has (a slow rhythm with much energy, say). For these the nearest code
+    that enough donors have stands in: nothing is made that the networks never saw.
+
     With `windows_per_code` the chosen windows are generated once, after training, and kept as
     latents; obfuscation draws one of the code's. This is a random sample from the same
     distribution: it costs one pass through the decoder instead of hundreds through the denoiser,
@@ -236,6 +241,7 @@ class Diffusion(Generator):
         signals, seed = donors.on(self.device), derived_seed(self.seed, _MODEL)
         self._sample_rate, self._shape = donors.sample_rate, donors.shape
         self._pairs = donors.recorded.is_complex
+        self._stand_in = self.encoder.nearest(self._enough_donors(movement))
         self._model = self._new_model()
         self.losses_ = {
             "autoencoder_loss": self._model.fit_autoencoder(
@@ -264,7 +270,8 @@ class Diffusion(Generator):
         return self
 
     def generate(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A window for each code."""
+        """A window for each code, or for the nearest one that enough donors have."""
+        codes = self._stand_in[codes]
         if wanted := self.settings.windows_per_code:
             each = len(self._latents) // self.encoder.count
             if wanted > each:
@@ -277,6 +284,12 @@ class Diffusion(Generator):
             latents = self._chosen(codes, rng)
         inputs = {"latents": torch.from_numpy(latents.astype(np.float32))}
         return run_in_batches(self._decode, inputs, self.device)
+
+    def _enough_donors(self, movement: Movement) -> np.ndarray:
+        """The codes that enough donors have, a mask."""
+        count = np.bincount(self.encoder.donor_codes(movement), minlength=self.encoder.count)
+        by_class = count.reshape(self.encoder.num_classes_, -1)
+        return (by_class >= _MIN_SHARE * by_class.mean(1, keepdims=True)).ravel()
 
     def _chosen(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The latents of the best of several candidates for each code."""
@@ -355,13 +368,18 @@ class Diffusion(Generator):
         }
         about = np.array([self._sample_rate, float(self._pairs)])
         shape = np.array(self._shape)
-        return weights | {"latents": self._latents, "about": about, "shape": shape}
+        return weights | {
+            "latents": self._latents,
+            "stand_in": self._stand_in,
+            "about": about,
+            "shape": shape,
+        }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> Self:
         """The generator whose state this is."""
         self._shape = tuple(state["shape"].tolist())
         self._sample_rate, self._pairs = float(state["about"][0]), bool(state["about"][1])
-        self._latents = state["latents"]
+        self._latents, self._stand_in = state["latents"], state["stand_in"]
         self._model = self._new_model().eval()
         weights = part_of(state, "model.")
         self._model.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
