@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The commands behind Seal's files in results/, for one dataset: runs, evaluations, quick audits. What is
+# The commands behind the files of Seal with a pool in results/, for one dataset: runs, evaluations, quick audits. What is
 # finished is kept, so it can be stopped and started again. OUT must have no spaces in it.
 #   OUT=measured SEEDS="0 1 2 3 4" AUDITS="0" WORKERS=2 bash benchmarks/seal.sh motionsense paper
 #   bash benchmarks/seal.sh watch subject
@@ -30,7 +30,7 @@ place() { echo "$out/runs/$data-seal-$protocol-fold$1-seed$2"; }
 fit() { # fold, seed
     [ -d "$(place "$1" "$2")" ] && return
     sensorveil fit seal --data "$data" --split "$protocol" --fold "$1" $policy --seed "$2" \
-        $(printf -- '--set %s ' $settings) --set "donors=published under $licence" \
+        $(printf -- '--set %s ' $settings) --set generator=pool --set "donors=published under $licence" \
         --out "$(place "$1" "$2")" -q
 }
 folds_of() { for fold in $(seq 0 $((folds - 1))); do echo "$1" "$(place "$fold" "$2")"; done; }
