@@ -510,13 +510,13 @@ def test_the_guarantee_states_window_interval_hour_and_budget() -> None:
     assert (plain.epsilon, plain.delta) == (1.0, 0.0)
     assert plain.unit == "one output window of the wearer (local)"
     assert "the class is released as it is" in plain.why
-    assert "each interval of 60 s spends 1, an hour of a recording 60" in plain.why
+    assert "each interval of 60 s spends 1, an hour of a recording 60;" in plain.why
     assert "rises from 50.0% to at most 73.2%" in plain.why  # e / (1 + e), rounded up
     assert "budget" not in plain.why
     assert "at most 60" not in plain.why
     slow = promised(epsilon=0.5, interval_seconds=600.0, budget=2.0)
     assert slow.epsilon == 0.5
-    assert "each interval of 600 s spends 0.5, an hour of a recording 3" in slow.why
+    assert "each interval of 600 s spends 0.5, an hour of a recording 3;" in slow.why
     assert "a recording spends at most 2;" in slow.why
     assert "to at most 62.3%" in slow.why  # e^0.5 / (1 + e^0.5)
     person = promised(epsilon=1.0, budget=3.0, rank_reference="person")
