@@ -16,9 +16,9 @@ from sensorveil.data.windows import Scaling, Windows
 from sensorveil.methods.seal_code import (
     DONORS_PER_CODE,
     MAX_RUNNER_UP,
+    EarlierValues,
     Encoder,
     Movement,
-    Past,
     clear_rhythm,
     donor_mask,
     feasible_bins,
@@ -185,7 +185,7 @@ def test_images_have_no_features_and_those_of_silence_are_finite() -> None:
 @pytest.mark.parametrize("pseudo", [0.0, 1.0, 12.8])
 def test_a_rank_is_the_share_below_with_equal_ones_half(memory: int, pseudo: float) -> None:
     """Against counting; small whole numbers, so that many are equal."""
-    rng, past, earlier = np.random.default_rng(memory), Past(memory), []
+    rng, past, earlier = np.random.default_rng(memory), EarlierValues(memory), []
     for value in rng.integers(6, size=300).tolist():
         mine = earlier[-memory:]
         below = sum(1.0 if one < value else 0.5 if one == value else 0.0 for one in mine)

@@ -230,6 +230,7 @@ class Seal(Obfuscator):
         self.metrics_ |= {
             "bins": list(bins),
             "donor_windows": int(donors.sum()),
+            **generator.losses_,
             "bounds": [asdict(bound) for bound in bounds],
         }
 

@@ -140,8 +140,8 @@ def movement_features(signal: torch.Tensor, sample_rate: float) -> torch.Tensor:
     rhythm = (place * sample_rate / length).clamp_min(sample_rate / length).log()
     energy = centred.square().mean(-1).sum(1).clamp_min(_STILL).log()
     nyquist = torch.arange(1, logs.shape[1] + 1, device=peak.device) * 2 / length
-    bands = [
-        power[..., (nyquist > low) & (nyquist <= high)].sum(-1)
+    bands = [  # a product, not a selection: that would make a GPU wait
+        (power * ((nyquist > low) & (nyquist <= high))).sum(-1)
         for low, high in pairwise(_SHARP_BANDS)
     ]
     sharpness = torch.stack(bands, -1).clamp_min(_STILL).log().mean((1, 2))
@@ -185,10 +185,10 @@ def random_tie_breaks(windows: Windows) -> np.ndarray:
     return np.frombuffer(hashes, "<u8").reshape(-1, len(FEATURES)) / 2.0**64
 
 
-class Past:
+class EarlierValues:
     """Earlier values of one feature, at most `memory` of them.
 
-    >>> past = Past(memory=3)
+    >>> past = EarlierValues(memory=3)
     >>> [past.rank(value, pseudo=0.0) for value in (5.0, 7.0, 6.0, 6.0)]
     [0.5, 0.75, 0.5, 0.5]
     """
@@ -250,8 +250,8 @@ class Movement:
         since = samples_since_previous(windows.recording, windows.start)
         pseudo = np.maximum(windows.length / np.maximum(since, 1), 1).tolist()
         keys = list(zip(group.tolist(), classes.tolist(), strict=True))
-        pasts: defaultdict[tuple[int, int], list[Past]]
-        pasts = defaultdict(lambda: [Past(memory) for _ in range(features)])
+        pasts: defaultdict[tuple[int, int], list[EarlierValues]]
+        pasts = defaultdict(lambda: [EarlierValues(memory) for _ in range(features)])
         for row in np.lexsort([windows.start, windows.recording, group]).tolist():
             each = zip(ordered[row], pasts[keys[row]], strict=True)
             ranks[row] = [past.rank(value, pseudo[row]) for value, past in each]
@@ -285,6 +285,7 @@ class Encoder:
 
     def __init__(self, bins: Sequence[int]) -> None:
         self.bins = tuple(bins)
+        self._grids: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,7 +299,7 @@ class Encoder:
 
     def fit(self, movement: Movement, num_classes: int) -> Encoder:
         """Learn the quantiles of each feature in each class of the donors."""
-        self.num_classes_ = num_classes
+        self.num_classes_, self._grids = num_classes, {}
         shares = np.linspace(0, 1, _QUANTILES)
         self.quantiles_ = np.stack(
             [
@@ -318,12 +319,20 @@ class Encoder:
 
     def _share_below(self, values: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         """The share of their class's donors below values, by lines between the quantiles."""
-        grid = torch.as_tensor(self.quantiles_, dtype=values.dtype, device=values.device)
-        grid = grid[classes].contiguous()
+        grid = self._grid(values)[classes].contiguous()
         above = torch.searchsorted(grid, values[..., None].contiguous()).clamp(1, _QUANTILES - 1)
         low, high = grid.gather(-1, above - 1), grid.gather(-1, above)
         part = (values[..., None] - low) / (high - low).clamp_min(1e-12)
         return ((above - 1 + part.clamp(0, 1)) / (_QUANTILES - 1)).squeeze(-1)
+
+    def _grid(self, like: torch.Tensor) -> torch.Tensor:
+        """The quantiles of all classes, copied once to each device: a CUDA graph cannot copy."""
+        where = (like.dtype, like.device)
+        if where not in self._grids:
+            self._grids[where] = torch.as_tensor(
+                self.quantiles_, dtype=like.dtype, device=like.device
+            )
+        return self._grids[where]
 
     def donor_ranks(self, movement: Movement) -> np.ndarray:
         """Where donors' windows rank in their class, (n, features); equal ones in random order."""

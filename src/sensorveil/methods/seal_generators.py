@@ -115,6 +115,7 @@ class Generator(ABC):
     ) -> None:
         self.settings, self.encoder, self.classifiers = settings, encoder, classifiers
         self.seed, self.device = seed, device
+        self.losses_: dict[str, list[float]] = {}  # of each epoch, where networks are trained
 
     @abstractmethod
     def fit(
