@@ -174,7 +174,6 @@ class Seal(Obfuscator):
             "epsilon": "local epsilon of the bins released in an interval; lower hides more",
             "budget": "largest sum of epsilons in a recording; later windows release the class alone",
         },
-        emits_donors=True,
         looks_back=True,
     )
     Settings = SealSettings

@@ -359,12 +359,14 @@ class Encoder:
 
     def nearest(self, available: np.ndarray) -> np.ndarray:
         """For each code the nearest one in the mask `available`, of its class where possible."""
-        one, bins = self.parts(np.arange(self.count))
-        places = bins / np.array(self.bins)
-        known = np.flatnonzero(available)
-        distance = np.abs(places[:, None] - places[known]).sum(2)
-        distance[one[:, None] != one[known]] += len(self.bins) + 1  # farther than any of the class
-        return known[distance.argmin(1)]
+        classes, bins = self.parts(np.arange(self.count))
+        places, found = bins / np.array(self.bins), np.empty(self.count, int)
+        for one in range(self.num_classes_):  # all at once would be codes times codes
+            own = classes == one
+            among = np.flatnonzero(available & own if (available & own).any() else available)
+            distance = np.abs(places[own][:, None] - places[among]).sum(2)
+            found[own] = among[distance.argmin(1)]
+        return found
 
     def state(self) -> dict[str, np.ndarray]:
         """The learnt arrays."""
